@@ -1,0 +1,105 @@
+"""BlockFormat: an element, the block that shares a scale, the scale, and the tensor's scale.
+
+All facts of a format are the fields below; whatever else is asked of it is derived. A format whose
+element is None is high precision: nothing is quantised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from formats.grid import Grid
+from formats.scale import ScaleRule
+
+HIGH_PRECISION_BITS = 16
+TENSOR_SCALE_BYTES = 4
+
+
+@dataclass(frozen=True)
+class BlockFormat:
+    """A number format for the operands of a GEMM.
+
+    Attributes:
+        block: (rows, columns) of the block that shares one scale; columns run along the contraction.
+        tensor_scale: whether an FP32 scale of the whole tensor stands behind the block scales.
+        gain: measured <x,Q(x)>/<x,x> under rounding to nearest that decoded values are divided by; 1
+            leaves them as they are. Stochastic rounding has no such bias and is left alone.
+        path: the file that the format was read from.
+    """
+
+    name: str
+    summary: str
+    element: Grid | None
+    block: tuple[int, int] = (1, 16)
+    scale: ScaleRule | None = None
+    tensor_scale: bool = False
+    gain: float = 1.0
+    source: str = ""
+    path: Path | None = field(default=None, compare=False)
+
+    @property
+    def is_high_precision(self) -> bool:
+        """Whether operands pass through unquantised."""
+        return self.element is None
+
+    @property
+    def is_two_level(self) -> bool:
+        """Whether block scales are relative to a scale of the tensor."""
+        return self.tensor_scale
+
+    @property
+    def is_exact_in_bf16(self) -> bool:
+        """Whether element times stored block scale always fits BF16's 8 significant bits."""
+        if self.element is None or self.scale is None or self.gain != 1.0:
+            return self.element is None
+        bits = self.scale.format.mantissa + 1 + _significant_bits(self.element)
+        return self.scale.format.kind != "wide" and bits <= 8
+
+    @property
+    def bits_per_element(self) -> float:
+        """Storage per element, its share of the block scale included (the tensor scale is not)."""
+        if self.element is None or self.scale is None:
+            return float(HIGH_PRECISION_BITS)
+        return self.element.bits + self.scale.format.bits / math.prod(self.block)
+
+    def storage_bytes(self, shape: tuple[int, int]) -> int:
+        """Bytes that a (rows, columns) operand takes, padding to whole blocks and all scales included."""
+        if self.element is None or self.scale is None:
+            return math.prod(shape) * HIGH_PRECISION_BITS // 8
+        blocks = math.prod(-(-size // edge) for size, edge in zip(shape, self.block, strict=True))
+        element_bits = blocks * math.prod(self.block) * self.element.bits
+        scale_bits = blocks * self.scale.format.bits
+        return (element_bits + scale_bits) // 8 + (TENSOR_SCALE_BYTES if self.tensor_scale else 0)
+
+    def facts(self) -> dict[str, Any]:
+        """What determines the numerics, as plain JSON: neither name, summary, source nor path.
+
+        Two formats with equal facts give bit-identical results.
+        """
+        if self.element is None or self.scale is None:
+            return {"element": None}
+        return {
+            "decode_table": [None if math.isnan(v) else v.hex() for v in self.element.decode_table],
+            "block": list(self.block),
+            "scale": self.scale.format.name,
+            "rule": self.scale.rule,
+            "headroom": self.scale.headroom,
+            "tensor_scale": self.tensor_scale,
+            "gain": self.gain,
+        }
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the facts (hex)."""
+        return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode()).hexdigest()
+
+
+def _significant_bits(grid: Grid) -> int:
+    """Significant bits that the widest level needs."""
+    numerators = [level.as_integer_ratio()[0] for level in grid.magnitudes if level]
+    return max((n // (n & -n)).bit_length() for n in numerators)
