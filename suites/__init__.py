@@ -1,0 +1,1 @@
+"""Experiments: what is run, how its results are stored, resumed and compared."""
