@@ -1,6 +1,7 @@
 """The catalog: names of suites -> experiments with their settings.
 
-A suite is a YAML file in `library/` that names a kind of experiment and the settings of two profiles:
+A suite is a YAML file in `library/` that names a kind of experiment and the settings of two
+profiles:
 
     name: pretrain-small
     summary: one small language model per recipe, on real text
@@ -8,8 +9,9 @@ A suite is a YAML file in `library/` that names a kind of experiment and the set
     cpu: {training: {steps: 300}}
     cuda: {training: {steps: 2000}}
 
-A profile is chosen by the device; `--set training.steps=500` goes on top of it. Settings are checked by
-the experiment's own pydantic model, which is imported, torch and all, only when the suite is run.
+A profile is chosen by the device; `--set training.steps=500` goes on top of it. Settings are
+checked by the experiment's own pydantic model, which is imported, torch and all, only when the
+suite is run.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from formats.yamlfile import Document, YamlFileError, did_you_mean, read_document, validate
-from suites.experiment import Experiment
+from suites.experiment import Device, Experiment
 
 LIBRARY = Path(__file__).parent / "library"
 
@@ -37,8 +39,6 @@ EXPERIMENTS = {
     "hardware": "suites.hardware:Hardware",
     "kernel-speed": "suites.kernel_speed:KernelSpeed",
 }
-
-Profile = Literal["cpu", "cuda"]
 
 
 class SuiteRecord(BaseModel):
@@ -97,14 +97,14 @@ def load_suite(name_or_path: str) -> Suite:
 
 
 def resolve_settings(
-    suite: Suite, model: type[BaseModel], profile: Profile, assignments: Sequence[str]
+    suite: Suite, model: type[BaseModel], profile: Device, assignments: Sequence[str]
 ) -> BaseModel:
     """The settings of a profile with `--set` assignments on top.
 
     Args:
         model: the experiment's `Settings`.
-        assignments: "key=value" texts; dots in the key go down into nested settings, and the value is
-            YAML, so that `--set lengths=[16,32]` is a list.
+        assignments: "key=value" texts; dots in the key go down into nested settings, and the value
+            is YAML, so that `--set lengths=[16,32]` is a list.
 
     Raises:
         ValueError: the profile (file:line:column) or an assignment does not fit the model.
@@ -170,9 +170,7 @@ def _parse_value(assignment: str, text: str) -> Any:
     return None if value == "null" else value
 
 
-def _explain(
-    assignments: Sequence[str], error: ValidationError, defaults: BaseModel
-) -> ValueError:
+def _explain(assignments: Sequence[str], error: ValidationError, defaults: BaseModel) -> ValueError:
     """One line for the first complaint, with the nearest setting where the key is unknown."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])

@@ -1,6 +1,7 @@
 """What a run ran on: captured once per run, so that a number can be traced and two runs compared.
 
-Nothing here identifies a person or a machine beyond its parts: no host name, no user, no serial number.
+Nothing here identifies a person or a machine beyond its parts: no host name, no user, no serial
+number.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from suites.experiment import ROOT, code_version
+from suites.experiment import ROOT, Device, code_version
 
 PACKAGES = ("torch", "triton", "numpy", "tokenizers", "pydantic", "plotly", "nvidia-ml-py")
 VARIABLE_PREFIXES = (
@@ -23,7 +24,7 @@ VARIABLE_PREFIXES = (
 )  # fmt: skip
 
 
-def choose_device(wanted: str) -> tuple[str, str]:
+def choose_device(wanted: str) -> tuple[Device, str]:
     """The device to run on, "cpu" or "cuda", and why.
 
     Raises:

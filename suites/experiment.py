@@ -1,8 +1,8 @@
 """What an experiment is: a kind of question, cut into cells that can be run one by one.
 
-A *cell* is the unit of running, of resuming and of failing: one recipe at one seed, one format on one
-distribution. Cells do not depend on each other and come in a fixed order. The frame (`bench.py`,
-`catalog`, `store`) knows experiments only through the `Experiment` protocol below.
+A *cell* is the unit of running, of resuming and of failing: one recipe at one seed, one format on
+one distribution. Cells do not depend on each other and come in a fixed order. The frame
+(`bench.py`, `catalog`, `store`) knows experiments only through the `Experiment` protocol below.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel
 
@@ -22,6 +22,7 @@ from suites.rows import Row
 ROOT = Path(__file__).resolve().parent.parent
 NUMERIC_PACKAGES = ("formats", "kernels", "suites", "hwmodels")
 
+Device = Literal["cpu", "cuda"]
 Progress = Callable[[int, int, str], None]
 
 
@@ -39,23 +40,23 @@ def code_version() -> str:
 class Selection:
     """What the user narrowed the run to.
 
-    `formats` and `recipes` hold names or paths as typed, checked to be loadable; empty means "as the
-    settings say". `seeds` is the number of paired seeds, or None for the settings' own number.
+    `formats` and `recipes` hold names or paths as typed, checked to be loadable; empty means "as
+    the settings say". `seeds` is the number of paired seeds, or None for the settings' own number.
     `device` is "cpu" or "cuda".
     """
 
     formats: tuple[str, ...] = ()
     recipes: tuple[str, ...] = ()
     seeds: int | None = None
-    device: str = "cpu"
+    device: Device = "cpu"
 
 
 @dataclass(frozen=True)
 class Cell:
     """One independent piece of work.
 
-    `label` is for people, `config` is everything that decides the result (JSON values), `digests` are
-    the digests of the formats and recipes it uses. `hardware` is filled in by the frame.
+    `label` is for people, `config` is everything that decides the result (JSON values), `digests`
+    are the digests of the formats and recipes it uses. `hardware` is filled in by the frame.
     """
 
     kind: str
@@ -76,12 +77,12 @@ class Cell:
 class Context:
     """Where a cell runs.
 
-    `device` is "cpu" or "cuda"; `profile` the name of the suite's profile. `cache_dir` is shared by all
-    runs of a user (tokenised text), `run_dir` belongs to this run (checkpoints go under it, named by
-    the cell's key). Call `progress(done, total, note)` as often as you like.
+    `device` is "cpu" or "cuda"; `profile` the name of the suite's profile. `cache_dir` is shared by
+    all runs of a user (tokenised text), `run_dir` belongs to this run (checkpoints go under it,
+    named by the cell's key). Call `progress(done, total, note)` as often as you like.
     """
 
-    device: str
+    device: Device
     profile: str
     cache_dir: Path
     run_dir: Path
@@ -91,8 +92,8 @@ class Context:
 class Experiment(Protocol):
     """One kind of experiment. `Settings` are its knobs, each settable as `--set name=value`.
 
-    User errors are ValueErrors of one line. Those that `cells` raises end the run before anything is
-    written (exit status 2), so whatever can be checked early is checked there. A ValueError,
+    User errors are ValueErrors of one line. Those that `cells` raises end the run before anything
+    is written (exit status 2), so whatever can be checked early is checked there. A ValueError,
     RuntimeError, ArithmeticError, OSError or MemoryError from `run` fails that cell only.
     """
 

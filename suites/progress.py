@@ -1,4 +1,4 @@
-"""Progress of a run: bars with the time left on a terminal, plain lines elsewhere. All on stderr."""
+"""Progress of a run, on stderr: bars on a terminal, plain lines elsewhere, with the time left."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
+from typing import NoReturn
 
 from tqdm import tqdm
 
 
 class RunProgress:
-    """Tells how far a run is. The time left is the experiment's estimate, scaled by the pace so far."""
+    """Tells how far a run is; the time left is the estimate, scaled by the pace so far."""
 
     def __init__(self, estimates: Sequence[float]) -> None:
         """`estimates` are the expected seconds of the cells that are to be run."""
@@ -19,7 +20,7 @@ class RunProgress:
         self.done = 0
         self.started = time.monotonic()
         self.is_terminal = sys.stderr.isatty()
-        self.bar: tqdm[None] | None = None
+        self.bar: tqdm[NoReturn] | None = None
 
     def __enter__(self) -> RunProgress:
         return self
@@ -51,7 +52,9 @@ class RunProgress:
         """Close the current cell and tell the time left."""
         self._close_bar()
         self.done += 1
-        left = f", about {format_seconds(self._seconds_left())} left" if self._seconds_left() else ""
+        left = (
+            f", about {format_seconds(self._seconds_left())} left" if self._seconds_left() else ""
+        )
         print(f"    {outcome} in {format_seconds(seconds)}{left}", file=sys.stderr, flush=True)
 
     def _seconds_left(self) -> float:

@@ -1,12 +1,13 @@
 """The result row: the one type of data that crosses every border of Gridbench.
 
-An experiment yields rows, the store appends them as JSON lines, reports and comparisons are made from
-them alone. Two rules make a row worth arguing about:
+An experiment yields rows, the store appends them as JSON lines, reports and comparisons are made
+from them alone. Two rules make a row worth arguing about:
 
-* every number is a `Quantity`: a value with its unit and its *origin*. `measured` was observed on the
-  machine that ran, `emulated` is the exact numerics of a format computed on other hardware, `modelled`
-  comes from a cost model, `published` is somebody else's figure;
-* a row is strict JSON. NaN and infinity are not JSON, so they become `null` plus a status that says why.
+* every number is a `Quantity`: a value with its unit and its *origin*. `measured` was observed on
+  the machine that ran, `emulated` is the exact numerics of a format computed on other hardware,
+  `modelled` comes from a cost model, `published` is somebody else's figure;
+* a row is strict JSON. NaN and infinity are not JSON, so they become `null` plus a status that says
+  why.
 
 Rows of another schema version stay readable: unknown fields are ignored and what is missing or
 unreadable reads as "n/a", never as zero.
@@ -104,8 +105,9 @@ class Series(BaseModel):
 class Row(BaseModel):
     """One result: what was run (`config`), what came out (`values`, `series`) and how (`facts`).
 
-    `kind` names the table that the row belongs to ("training", "fidelity", "bias", ...). `key` is the
-    key of the cell that made it; the store fills it in. `status` is "ok", "failed" or "diverged".
+    `kind` names the table that the row belongs to ("training", "fidelity", "bias", ...). `key` is
+    the key of the cell that made it; the store fills it in. `status` is "ok", "failed" or
+    "diverged".
     """
 
     model_config = ConfigDict(frozen=True)

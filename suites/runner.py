@@ -1,7 +1,7 @@
 """Running the cells of a plan, one after another, into a run folder.
 
-A cell that raises one of `CELL_ERRORS` failed: it is recorded, the others still run, and the run ends
-with exit status 1. Anything else that a cell raises is a fault of ours and ends the run with a
+A cell that raises one of `CELL_ERRORS` failed: it is recorded, the others still run, and the run
+ends with exit status 1. Anything else that a cell raises is a fault of ours and ends the run with a
 traceback. Whatever happens, finished cells stay finished and the summary says how the run ended.
 """
 

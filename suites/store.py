@@ -6,11 +6,11 @@
     summary.json       status, the cells of the last plan, derived rows
     report.html        written by the front door
 
-`results.jsonl` is append-only. Each attempt at a cell ends with a row of kind "cell", which carries the
-cell's key and whether it finished; rows without such an end are of an attempt that was cut off and do
-not count. A cell that finished is not run again, a failed one is, and the last attempt wins. The file
-is never rewritten: only half a line at its very end, which a kill in the middle of a write leaves, is
-cut off, with a warning.
+`results.jsonl` is append-only. Each attempt at a cell ends with a row of kind "cell", which carries
+the cell's key and whether it finished; rows without such an end are of an attempt that was cut off
+and do not count. A cell that finished is not run again, a failed one is, and the last attempt wins.
+The file is never rewritten: only half a line at its very end, which a kill in the middle of a write
+leaves, is cut off, with a warning.
 """
 
 from __future__ import annotations
@@ -192,7 +192,9 @@ def read_attempts(results: Path) -> dict[str, Attempt]:
 def rows_of(keys: Sequence[str], attempts: Mapping[str, Attempt]) -> list[Row]:
     """The rows of the cells with these keys, in this order."""
     done = [attempts[key] for key in keys if key in attempts]
-    return [row for attempt in done for row in (attempt.rows if attempt.finished else [attempt.end])]
+    return [
+        row for attempt in done for row in (attempt.rows if attempt.finished else [attempt.end])
+    ]
 
 
 def read_run(folder: Path) -> Run:
