@@ -150,7 +150,8 @@ def run_command(options: argparse.Namespace) -> int:
     if options.report:
         return make_report(options.report, options.output)
     if options.compare:
-        return compare(*options.compare, fail_on=options.fail_on)
+        before, after = options.compare
+        return compare(before, after, options.fail_on)
     if options.check:
         return check_answers(options.check)
     return run_suite(options)
@@ -158,7 +159,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 def show_lists(kinds: Sequence[str]) -> int:
     """Print the names that exist, with a line each; a faulty file is shown with its fault."""
-    from hwmodels.devices import list_devices
+    from hwmodels.device import list_devices
 
     listings = {
         "suites": list_suites,

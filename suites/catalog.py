@@ -172,7 +172,8 @@ def _parse_value(assignment: str, text: str) -> Any:
 
 def _explain(assignments: Sequence[str], error: ValidationError, defaults: BaseModel) -> ValueError:
     """One line for the first complaint, with the nearest setting where the key is unknown."""
-    first = error.errors()[0]
+    # A misspelt key is the cause when a required one is missing.
+    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in first["loc"])
     guilty = [text for text in assignments if key and text.partition("=")[0].startswith(key)]
     where = f"--set {' '.join(guilty or assignments)}"

@@ -18,7 +18,7 @@ class RunProgress:
         """`estimates` are the expected seconds of the cells that are to be run."""
         self.estimates = list(estimates)
         self.done = 0
-        self.started = time.monotonic()
+        self.started = self.cell_started = time.monotonic()
         self.is_terminal = sys.stderr.isatty()
         self.bar: tqdm[NoReturn] | None = None
 
@@ -36,10 +36,10 @@ class RunProgress:
     def start_cell(self, label: str) -> None:
         """Announce the next cell."""
         text = f"[{self.done + 1}/{len(self.estimates)}] {label}"
+        self.cell_started = time.monotonic()
+        print(text, file=sys.stderr, flush=True)
         if self.is_terminal:
-            self.bar = tqdm(total=1, desc=text, leave=False, dynamic_ncols=True)
-        else:
-            print(text, file=sys.stderr, flush=True)
+            self.bar = tqdm(total=1, leave=False, dynamic_ncols=True)
 
     def step(self, done: int, total: int, note: str) -> None:
         """`done` of `total` steps of the current cell are behind us."""
@@ -48,14 +48,15 @@ class RunProgress:
             self.bar.set_postfix_str(note, refresh=False)
             self.bar.update(done - self.bar.n)
 
-    def end_cell(self, outcome: str, seconds: float) -> None:
-        """Close the current cell and tell the time left."""
+    def end_cell(self, error: str | None) -> None:
+        """Close the current cell; tell what went wrong with it and the time left."""
         self._close_bar()
         self.done += 1
-        left = (
-            f", about {format_seconds(self._seconds_left())} left" if self._seconds_left() else ""
-        )
-        print(f"    {outcome} in {format_seconds(seconds)}{left}", file=sys.stderr, flush=True)
+        text = f"    {'failed' if error else 'done'} in "
+        text += format_seconds(time.monotonic() - self.cell_started)
+        if self.done < len(self.estimates):
+            text += f", about {format_seconds(self._seconds_left())} left"
+        print(f"{text}: {error}" if error else text, file=sys.stderr, flush=True)
 
     def _seconds_left(self) -> float:
         expected = sum(self.estimates[: self.done])

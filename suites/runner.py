@@ -40,15 +40,16 @@ def run_cells(
     pending = [cell for cell in cells if not (resume and store.is_finished(cell))]
     if len(pending) < len(cells):
         logger.info("%d of %d cells are finished already", len(cells) - len(pending), len(cells))
+    estimates = [experiment.estimate_seconds(cell) for cell in pending]
     store.write_summary("running", cells, [])
     ended = "failed"
     try:
-        with _sigterm_interrupts(), RunProgress(_estimates(experiment, pending)) as progress:
+        with _sigterm_interrupts(), RunProgress(estimates) as progress:
             context = replace(context, progress=progress.step)
             for cell in pending:
                 progress.start_cell(cell.label)
-                outcome, seconds = _run_cell(experiment, cell, store, context)
-                progress.end_cell(outcome, seconds)
+                error = _run_cell(experiment, cell, store, context)
+                progress.end_cell(error)
         ended = "ok" if all(store.is_finished(cell) for cell in cells) else "failed"
     except KeyboardInterrupt:
         ended = "interrupted"
@@ -62,8 +63,8 @@ def run_cells(
 
 def _run_cell(
     experiment: Experiment, cell: Cell, store: Store, context: Context
-) -> tuple[str, float]:
-    """Run one cell and record it; returns the outcome in a word or two, and seconds."""
+) -> str | None:
+    """Run one cell and record it; returns what went wrong, if anything did."""
     started = time.monotonic()
     error = None
     rows: list[Row] = []
@@ -74,15 +75,8 @@ def _run_cell(
         error = f"{type(failure).__name__}: {' '.join(str(failure).split())}"
     if not rows and error is None:
         error = "no data: the cell gave no rows"
-    seconds = time.monotonic() - started
-    store.append(cell, [] if error else rows, seconds, error)
-    if error:
-        logger.error("%s failed: %s", cell.label, error)
-    return ("failed" if error else "done"), seconds
-
-
-def _estimates(experiment: Experiment, cells: Sequence[Cell]) -> list[float]:
-    return [experiment.estimate_seconds(cell) for cell in cells]
+    store.append(cell, [] if error else rows, time.monotonic() - started, error)
+    return error
 
 
 @contextmanager
