@@ -6,6 +6,7 @@ change is the mean relative change from A to B in percent, turned so that *posit
     worse, better   every seed agrees, as far as a 95 % interval of the paired changes can tell
     same            no change at all
     not resolved    the interval includes zero
+    diverged        a number in A became NaN or infinite in B, which passes any threshold
     one sample      a single pair: how large the noise is, is not known
     n/a             a side lacks the number, or has no number to give
     hardware        times and energies of different hardware are not compared
@@ -28,8 +29,13 @@ from suites.intervals import Interval, interval_of_mean
 from suites.rows import Quantity, Row
 from suites.store import Run
 
-Verdict = Literal["worse", "better", "same", "not resolved", "one sample", "n/a", "hardware"]
+Verdict = Literal[
+    "worse", "better", "same", "not resolved", "diverged", "one sample", "n/a", "hardware"
+]
 Samples = Mapping[int, Quantity]
+Group = tuple[str, str]
+
+MOST_ALIKE = 12  # changes of one metric in rows of one kind that are all listed
 
 HIGHER_IS_BETTER = {
     "bytes_per_second", "ratio_to_roof", "tokens_per_second", "utilisation",
@@ -48,6 +54,7 @@ OF_THE_MACHINE = {
 class Change:
     """How one quantity changed from A to B; `worse_percent` is None where nothing can be said."""
 
+    kind: str
     what: str
     metric: str
     before: float | None
@@ -58,9 +65,21 @@ class Change:
 
     def exceeds(self, percent: float) -> bool:
         """Whether this is a worsening beyond a threshold that noise does not explain."""
+        if self.verdict == "diverged":
+            return True
         if self.worse_percent is None or self.verdict not in ("worse", "one sample"):
             return False
         return self.worse_percent.mean > percent
+
+    def line(self) -> tuple[str, ...]:
+        """The change as a line of the table."""
+        percent = width = "n/a"
+        if self.worse_percent is not None:
+            percent = f"{self.worse_percent.mean:+.2f}"
+            known = math.isfinite(self.worse_percent.half_width)
+            width = f"{self.worse_percent.half_width:.2f}" if known else "unknown"
+        numbers = (_show(self.before), _show(self.after), self.unit, percent, width)
+        return (self.what, self.metric, *numbers, self.verdict)
 
 
 @dataclass(frozen=True)
@@ -71,12 +90,17 @@ class Comparison:
     warnings: tuple[str, ...]
 
     def table(self) -> str:
-        """The changes as a terminal table."""
+        """The changes as a terminal table; of many alike, the worst and a count of the rest."""
         header = ("what", "metric", "A", "B", "unit", "worse by %", "+-", "verdict")
-        lines = [
-            (c.what, c.metric, _show(c.before), _show(c.after), c.unit, *_percent(c), c.verdict)
-            for c in self.changes
-        ]
+        alike: dict[tuple[str, str], list[Change]] = {}
+        for change in self.changes:
+            alike.setdefault((change.kind, change.metric), []).append(change)
+        lines = []
+        for (kind, metric), changes in alike.items():
+            shown = changes if len(changes) <= MOST_ALIKE else _worst(changes)
+            lines += [change.line() for change in shown]
+            if len(shown) < len(changes):
+                lines.append((f"{kind}: {len(changes) - len(shown)} more", metric, *6 * ("...",)))
         return tabulate(lines, header, disable_numparse=True)
 
 
@@ -92,21 +116,36 @@ def compare_runs(before: Run, after: Run) -> Comparison:
         raise ValueError(f"{before.folder} and {after.folder} have no configuration in common")
     warnings = _warnings(before, after, len(one) - len(shared), len(other) - len(shared))
     same_hardware = _hardware(before) == _hardware(after)
+    names = _names({group: one[group][0] for group in shared})
     changes = [
-        _change(what, metric, one[what, kind], other[what, kind], same_hardware)
-        for what, kind in shared
-        for metric in _metrics(one[what, kind], other[what, kind])
+        _change(names[group], metric, one[group], other[group], same_hardware)
+        for group in shared
+        for metric in _metrics(one[group], other[group])
     ]
     return Comparison(tuple(changes), tuple(warnings))
 
 
-def _by_config(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
-    """Rows by (description of the configuration without its seed, kind)."""
-    groups: dict[tuple[str, str], list[Row]] = {}
+def _by_config(rows: Iterable[Row]) -> dict[Group, list[Row]]:
+    """Rows by kind and configuration without its seed."""
+    groups: dict[Group, list[Row]] = {}
     for row in rows:
         config = {name: value for name, value in row.config.items() if name != "seed"}
-        groups.setdefault((json.dumps(config, sort_keys=True), row.kind), []).append(row)
+        groups.setdefault((row.kind, json.dumps(config, sort_keys=True)), []).append(row)
     return groups
+
+
+def _names(examples: Mapping[Group, Row]) -> dict[Group, str]:
+    """A name for each group: its kind, and what sets it apart from the others of its kind."""
+    names = {}
+    for group, row in examples.items():
+        rivals = [other.config for other in examples.values() if other.kind == row.kind]
+        apart = [
+            f"{name}={value}"
+            for name, value in row.config.items()
+            if name != "seed" and any(rival.get(name) != value for rival in rivals)
+        ]
+        names[group] = " ".join([row.kind, *apart])
+    return names
 
 
 def _metrics(one: Sequence[Row], other: Sequence[Row]) -> list[str]:
@@ -121,11 +160,13 @@ def _change(
 ) -> Change:
     before, after = _samples(one, metric), _samples(other, metric)
     unit = next((q.unit for q in (*before.values(), *after.values()) if q.unit), "")
-    facts = (what, metric, _mean(before), _mean(after), unit)
+    facts = (one[0].kind, what, metric, _mean(before), _mean(after), unit)
     if metric in OF_THE_MACHINE and not same_hardware:
         return Change(*facts, None, "hardware")
-    pairs = [(before[seed].value, after[seed].value) for seed in before if seed in after]
-    worse = [_worse_percent(metric, a, b) for a, b in pairs if a is not None and b is not None]
+    pairs = [(before[seed], after[seed]) for seed in before if seed in after]
+    if any(a.status == "ok" and b.status == "diverged" for a, b in pairs):
+        return Change(*facts, None, "diverged")
+    worse = [_worse_percent(metric, a.value, b.value) for a, b in pairs]
     known = [percent for percent in worse if percent is not None]
     if not known:
         return Change(*facts, None, "n/a")
@@ -138,8 +179,10 @@ def _samples(rows: Sequence[Row], metric: str) -> Samples:
     return {row.config.get("seed", 0): row.quantity(metric) for row in rows}
 
 
-def _worse_percent(metric: str, before: float, after: float) -> float | None:
-    """Relative change in percent, positive for worse; None when there is nothing to relate to."""
+def _worse_percent(metric: str, before: float | None, after: float | None) -> float | None:
+    """Relative change in percent, positive for worse; None when there is nothing to relate."""
+    if before is None or after is None:
+        return None
     if metric == "sqnr_db":
         return 100 * (math.pow(10, (before - after) / 20) - 1)
     if metric == "gain":
@@ -188,10 +231,8 @@ def _show(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.5g}"
 
 
-def _percent(change: Change) -> tuple[str, str]:
-    if change.worse_percent is None:
-        return "n/a", "n/a"
-    width = change.worse_percent.half_width
-    return f"{change.worse_percent.mean:+.2f}", f"{width:.2f}" if math.isfinite(
-        width
-    ) else "unknown"
+def _worst(changes: Sequence[Change]) -> list[Change]:
+    """The few changes for the worse that are largest."""
+    known = [change for change in changes if change.worse_percent is not None]
+    known.sort(key=lambda change: -change.worse_percent.mean if change.worse_percent else 0.0)
+    return known[:MOST_ALIKE]

@@ -18,7 +18,9 @@ from tests.tiny import write_suite
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = [sys.executable, str(ROOT / "tests" / "tiny.py"), "--device", "cpu"]
-FORMAT = "name: mine\nelement: {}\nblock: {}\nscale: {{format: e4m3, rule: amax}}\ntensor_scale: fp32\n"
+FORMAT = (
+    "name: mine\nelement: {}\nblock: {}\nscale: {{format: e4m3, rule: amax}}\ntensor_scale: fp32\n"
+)
 RECIPE = "name: mine\nformat: nvfp4\nhadamard: {hadamard}\nkeep: [embedding]\n"
 
 pytestmark = pytest.mark.usefixtures("folder")

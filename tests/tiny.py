@@ -1,7 +1,7 @@
-"""A tiny experiment, and the front door with it in the catalog: `python tests/tiny.py --suite FILE`.
+"""A tiny experiment, and the front door that knows it: `python tests/tiny.py --suite FILE`.
 
-Its cells do nothing but sleep, fail or diverge as their settings say, so that tests of the frame are
-about the frame. Each cell that really runs leaves a line in `ran.txt` of the run folder.
+Its cells do nothing but sleep, fail or diverge as their settings say, so that tests of the frame
+are about the frame. Each cell that really runs leaves a line in `ran.txt` of the run folder.
 """
 
 from __future__ import annotations

@@ -27,9 +27,7 @@ def test_settings_are_the_profile_with_assignments_on_top(tmp_path: Path) -> Non
     settings = resolve_settings(
         suite, Settings, "cpu", ["seconds=1e-3", "failing=[1, 2]", "cells=2", "training.steps=30"]
     )
-    assert settings == Settings(
-        seconds=0.001, failing=[1, 2], cells=2, training={"steps": 30}
-    )
+    assert settings == Settings(seconds=0.001, failing=[1, 2], cells=2, training={"steps": 30})
     assert resolve_settings(suite, Settings, "cuda", []).training.steps == 10
 
 

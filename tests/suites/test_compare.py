@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,8 @@ def change(before: Run, after: Run) -> Change:
         ([2.0], [2.0], "same"),
         ([2.0], [2.2], "one sample"),
         ([2.0], [None], "n/a"),
+        ([2.0, 2.1], [2.0, math.nan], "diverged"),
+        ([math.nan], [math.nan], "n/a"),
         ([0.0], [1.0], "n/a"),
     ],
 )
@@ -62,6 +65,7 @@ def test_a_threshold_is_passed_by_resolved_worsening_only() -> None:
     assert not change(run(2.2, 2.31, 2.42), run(2.0, 2.1, 2.2)).exceeds(5)
     assert not change(run(2.0, 2.1, 2.2), run(2.9, 2.0, 2.15)).exceeds(5)
     assert change(run(2.0), run(2.2)).exceeds(5)
+    assert change(run(2.0), run(math.inf)).exceeds(5)
 
 
 @pytest.mark.parametrize(

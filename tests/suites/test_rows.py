@@ -85,7 +85,9 @@ def test_B128_unknown_fields_of_a_newer_version_are_ignored() -> None:
     assert (row.schema_version, row.series) == (99, {})
 
 
-@pytest.mark.parametrize("line", ["", "{", "[]", "{}", '{"kind": 1}', '{"kind": "x", "config": NaN}'])
+@pytest.mark.parametrize(
+    "line", ["", "{", "[]", "{}", '{"kind": 1}', '{"kind": "x", "config": NaN}']
+)
 def test_what_is_not_a_row_is_refused(line: str) -> None:
     with pytest.raises(ValueError):
         read_row(line)

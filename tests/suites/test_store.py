@@ -101,7 +101,10 @@ def test_B118_every_file_is_strict_json(tmp_path: Path) -> None:
         row = Row(kind="training", values={"loss": measured(float("nan"), "nats/token")})
         store.append(CELLS[0], [row], seconds=float("inf"))
         store.write_summary("ok", CELLS, [row])
-    texts = [*(tmp_path / RESULTS).read_text().splitlines(), (tmp_path / "summary.json").read_text()]
+    texts = [
+        *(tmp_path / RESULTS).read_text().splitlines(),
+        (tmp_path / "summary.json").read_text(),
+    ]
     for text in texts:
         json.loads(text, parse_constant=refuse)
 
