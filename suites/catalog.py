@@ -60,11 +60,6 @@ class Suite:
     record: SuiteRecord
     document: Document
 
-    def load_experiment(self) -> Experiment:
-        """Import the experiment's module and make the experiment."""
-        module, _, name = EXPERIMENTS[self.record.experiment].partition(":")
-        return cast(Experiment, getattr(importlib.import_module(module), name)())
-
 
 @dataclass(frozen=True)
 class SuiteEntry:
@@ -74,6 +69,12 @@ class SuiteEntry:
     path: Path
     summary: str
     error: str | None = None
+
+
+def load_experiment(kind: str) -> Experiment:
+    """Import the module of an experiment of EXPERIMENTS and make the experiment."""
+    module, _, name = EXPERIMENTS[kind].partition(":")
+    return cast(Experiment, getattr(importlib.import_module(module), name)())
 
 
 def list_suites() -> list[SuiteEntry]:
@@ -94,6 +95,18 @@ def load_suite(name_or_path: str) -> Suite:
         hint = did_you_mean(name_or_path, names)
         raise ValueError(f"unknown suite '{name_or_path}'{hint} (known: {', '.join(names)})")
     return _read(LIBRARY / f"{name_or_path}.yaml")
+
+
+def load_experiment(kind: str) -> Experiment:
+    """Import the module of a kind in EXPERIMENTS and make the experiment.
+
+    Raises:
+        ValueError: no such kind.
+    """
+    if kind not in EXPERIMENTS:
+        raise ValueError(f"unknown experiment '{kind}'{did_you_mean(kind, EXPERIMENTS)}")
+    module, _, name = EXPERIMENTS[kind].partition(":")
+    return cast(Experiment, getattr(importlib.import_module(module), name)())
 
 
 def resolve_settings(

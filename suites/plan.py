@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from formats import load_format, load_recipe
-from suites.catalog import load_suite, resolve_settings
+from suites.catalog import load_experiment, load_suite, resolve_settings
 from suites.environment import choose_device, hardware_name
 from suites.experiment import Cell, Experiment, Selection
 from suites.store import check_out
@@ -76,7 +76,7 @@ def make_plan(request: Request) -> Plan:
     out = request.out or RUNS / f"{suite.record.name}-{device}"
     check_out(out)
 
-    experiment = suite.load_experiment()
+    experiment = load_experiment(suite.record.experiment)
     settings = resolve_settings(suite, experiment.Settings, device, request.assignments)
     selection = Selection(request.formats, request.recipes, request.seeds, device)
     cells = experiment.cells(settings, selection)

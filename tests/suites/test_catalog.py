@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suites.catalog import list_suites, load_suite, resolve_settings
+from suites.catalog import list_suites, load_experiment, load_suite, resolve_settings
 from tests.tiny import Settings, write_suite
 
 
@@ -17,7 +17,7 @@ def test_every_suite_of_the_library_is_sound() -> None:
         assert entry.error is None
         assert entry.summary
         suite = load_suite(entry.name)
-        experiment = suite.load_experiment()
+        experiment = load_experiment(suite.record.experiment)
         for profile in ("cpu", "cuda"):
             resolve_settings(suite, experiment.Settings, profile, [])
 
