@@ -92,21 +92,9 @@ def load_suite(name_or_path: str) -> Suite:
         return _read(Path(name_or_path))
     names = [path.stem for path in sorted(LIBRARY.glob("*.yaml"))]
     if name_or_path not in names:
-        hint = did_you_mean(name_or_path, names)
-        raise ValueError(f"unknown suite '{name_or_path}'{hint} (known: {', '.join(names)})")
+        hint = did_you_mean(name_or_path, names) or f"; known: {', '.join(names)}"
+        raise ValueError(f"unknown suite '{name_or_path}'{hint}")
     return _read(LIBRARY / f"{name_or_path}.yaml")
-
-
-def load_experiment(kind: str) -> Experiment:
-    """Import the module of a kind in EXPERIMENTS and make the experiment.
-
-    Raises:
-        ValueError: no such kind.
-    """
-    if kind not in EXPERIMENTS:
-        raise ValueError(f"unknown experiment '{kind}'{did_you_mean(kind, EXPERIMENTS)}")
-    module, _, name = EXPERIMENTS[kind].partition(":")
-    return cast(Experiment, getattr(importlib.import_module(module), name)())
 
 
 def resolve_settings(
