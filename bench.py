@@ -18,9 +18,9 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tabulate import tabulate
 
@@ -161,7 +161,7 @@ def show_lists(kinds: Sequence[str]) -> int:
     """Print the names that exist, with a line each; a faulty file is shown with its fault."""
     from hwmodels.device import list_devices
 
-    listings = {
+    listings: dict[str, Callable[[], Sequence[Any]]] = {
         "suites": list_suites,
         "formats": list_formats,
         "recipes": list_recipes,

@@ -110,8 +110,7 @@ def _text(value: float | None) -> str:
 def _gaussian_facts(fmt: BlockFormat) -> list[tuple[str, str]]:
     import torch
 
-    from kernels import quantize
-    from kernels.fidelity import fidelity
+    from kernels import fidelity, quantize
 
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(GAUSSIAN_ROWS, GAUSSIAN_COLUMNS, generator=generator)
