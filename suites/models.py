@@ -17,13 +17,16 @@ Shape suffixes: B sequences, T tokens, D width, N = B*T, E experts, K experts pe
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from suites.sizes import ModelConfig
+
+if TYPE_CHECKING:
+    from kernels import Conversion
 
 ROPE_BASE = 10_000.0
 
@@ -43,6 +46,8 @@ class LanguageModel(nn.Module):
         sequence: the longest sequence it will see, in tokens.
         seed: of the initial weights; the same seed gives the same weights on every device.
     """
+
+    quantization: Conversion  # set by kernels.convert
 
     def __init__(self, config: ModelConfig, sequence: int, seed: int) -> None:
         super().__init__()
@@ -196,3 +201,28 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Rotate the pairs (i, i + half) of the last axis by the angle of their position."""
     low, high = x.chunk(2, dim=-1)
     return torch.cat((low * cosine - high * sine, high * cosine + low * sine), -1).type_as(x)
+
+
+@torch.no_grad()
+def router_agreement(model: LanguageModel, other: LanguageModel, tokens_BT: Tensor) -> float:
+    """Share of the expert choices of `other`, over all blocks and tokens, that `model` makes too."""
+    pairs = zip(expert_choices(model, tokens_BT), expert_choices(other, tokens_BT), strict=True)
+    shared = [(a_NK[:, :, None] == b_NK[:, None, :]).any(dim=1) for a_NK, b_NK in pairs]
+    return torch.cat(shared).float().mean().item()
+
+
+@torch.no_grad()
+def expert_choices(model: LanguageModel, tokens_BT: Tensor) -> list[Tensor]:
+    """Which experts each token visits, one (N, K) tensor of expert numbers per block."""
+    chosen: list[Tensor] = []
+
+    def record(mixture: Mixture, inputs: tuple[Tensor, ...], _: object) -> None:
+        probability_NE = mixture.probabilities(inputs[0].flatten(0, -2))
+        chosen.append(choose(probability_NE, mixture.top_k)[1])
+
+    mixtures = [block.mlp for block in model.blocks if isinstance(block.mlp, Mixture)]
+    handles = [mixture.register_forward_hook(record) for mixture in mixtures]
+    model(tokens_BT)
+    for handle in handles:
+        handle.remove()
+    return chosen

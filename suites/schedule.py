@@ -53,6 +53,11 @@ class TrainingSettings(BaseModel):
         """Tokens of one optimizer step."""
         return self.batch * self.accumulate * self.sequence
 
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of the whole run."""
+        return self.steps * self.accumulate
+
     def learning_rate_at(self, step: int) -> float:
         """Learning rate of a step, counted from 0."""
         if step < self.warmup_steps:

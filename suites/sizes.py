@@ -10,7 +10,7 @@ the second term being QK' and AV, each causal and so half of 2 * sequence * widt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,10 @@ class ModelConfig:
     experts: int = 0
     top_k: int = 0
     tied: bool = False
+
+    def with_vocabulary(self, vocabulary: int) -> ModelConfig:
+        """This shape for a corpus with so many kinds of tokens."""
+        return replace(self, vocabulary=vocabulary)
 
     @property
     def head_width(self) -> int:

@@ -37,10 +37,12 @@ class DivergedError(ArithmeticError):
 class Trainer:
     """A training run that advances step by step and can be saved between steps.
 
+    The model is one that `kernels.convert` returned, under whatever recipe, high precision included.
+
     Attributes:
         step: steps taken.
         losses: mean training loss of each step, nats per token, load-balance loss not included.
-        step_seconds: wall time of each step taken by this process.
+        step_seconds: wall time of each step.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Trainer:
             micro: number of the micro-batch, counted over the whole run.
             forward: the model, or a compiled form of it.
         """
-        self._set_step(micro)
+        self.model.quantization.set_step(micro)
         inputs, targets = self.batches(micro)
         with self._precision():
             logits, balance = (forward or self.model)(inputs)
@@ -93,7 +95,7 @@ class Trainer:
     @torch.no_grad()
     def validate(self, validation: Validation) -> float:
         """Mean loss over the validation set, nats per token."""
-        self._set_step(self.step * self.settings.accumulate)
+        self.model.quantization.set_step(self.step * self.settings.accumulate)
         total, tokens = 0.0, 0
         for inputs, targets in validation.batches:
             with self._precision():
@@ -109,22 +111,19 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
             "losses": self.losses,
+            "step_seconds": self.step_seconds,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state of the same run."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.losses = state["step"], list(state["losses"])
+        self.step = state["step"]
+        self.losses, self.step_seconds = state["losses"], state["step_seconds"]
 
     def _micro_batches(self) -> range:
         first = self.step * self.settings.accumulate
         return range(first, first + self.settings.accumulate)
-
-    def _set_step(self, micro: int) -> None:
-        quantization = getattr(self.model, "quantization", None)  # absent in high precision
-        if quantization is not None:
-            quantization.set_step(micro)
 
     def _precision(self) -> torch.autocast:
         enabled = self.device.type == "cuda"

@@ -1,0 +1,143 @@
+"""Degradation: how much worse a recipe trains than another, and whether that is more than noise.
+
+Seeds are paired: seed s of both recipes starts from the same weights and sees the same batches, so
+
+    degradation_s = 100 * (loss_s / loss of the other recipe at s - 1)      percent
+
+is free of most of what seeds differ in. Its mean gets Student's 95 % interval, whose half width is the
+smallest mean difference that these seeds could have resolved. A verdict needs at least three pairs and
+an interval without zero; anything less is "not resolved", which is a result and not a failure.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+from suites.intervals import Interval, interval_of_mean
+from suites.rows import Origin, Quantity, Row, emulated, measured
+
+METRICS = ("validation_loss", "tail_train_loss")
+FEWEST_SEEDS = 3
+NOT_RESOLVED = "not resolved"
+
+SeedRows = dict[int, Row]
+
+
+def compare_recipes(rows: Iterable[Row]) -> list[Row]:
+    """Comparison rows of every recipe against the baseline, and of every other pair of recipes."""
+    runs: dict[str, SeedRows] = defaultdict(dict)
+    for row in rows:
+        if row.kind == "training":
+            runs[str(row.config["recipe"])][int(row.config["seed"])] = row
+    # The baseline goes first: in a pair, the earlier recipe is what the later one is compared with.
+    order = sorted(runs, key=lambda recipe: not _is_baseline(runs[recipe]))
+    return [
+        compare_pair(runs[recipe], runs[other], metric)
+        for metric in METRICS
+        for other, recipe in combinations(order, 2)
+    ]
+
+
+def _is_baseline(runs: SeedRows) -> bool:
+    return any(row.facts["baseline"] == row.config["recipe"] for row in runs.values())
+
+
+def compare_pair(runs: SeedRows, others: SeedRows, metric: str) -> Row:
+    """One comparison row: the degradation of a recipe relative to another in a metric."""
+    seeds = sorted(runs.keys() & others.keys())
+    finished = [s for s in seeds if runs[s].status == others[s].status == "ok"]
+    excesses = [_excess_percent(runs[s], others[s], metric) for s in finished]
+    interval = interval_of_mean(excesses) if excesses else None
+    verdict, reason = _verdict(runs, others, seeds, interval)
+    recipe, baseline = (next(iter(each.values())).config["recipe"] for each in (runs, others))
+    return Row(
+        kind="comparison",
+        config={"recipe": recipe, "baseline": baseline, "metric": metric},
+        values=_quantities(interval, len(finished), _step_ratio(runs, others, finished)),
+        facts={"verdict": verdict, "reason": reason},
+    )
+
+
+def _excess_percent(row: Row, other: Row, metric: str) -> float:
+    loss, reference = row.quantity(metric).value, other.quantity(metric).value
+    assert loss is not None and reference is not None  # rows of status ok have both
+    return 100 * (loss / reference - 1)
+
+
+def _verdict(
+    runs: SeedRows, others: SeedRows, seeds: Sequence[int], interval: Interval | None
+) -> tuple[str, str]:
+    """The verdict and, in a few words, what it rests on."""
+    diverged = [s for s in seeds if runs[s].status == "diverged"]
+    lost = [s for s in seeds if others[s].status == "diverged"]
+    if seeds and len(diverged) == len(seeds) and not lost:
+        return "worse", "diverged at every seed"
+    if diverged or lost:
+        return NOT_RESOLVED, f"diverged at seeds {sorted({*diverged, *lost})}: the rest is a biased choice"
+    if interval is None or len(seeds) < FEWEST_SEEDS:
+        return NOT_RESOLVED, f"{len(seeds)} paired seeds, a verdict needs {FEWEST_SEEDS}"
+    if not interval.excludes_zero:
+        return NOT_RESOLVED, f"the 95 % interval over {len(seeds)} paired seeds includes zero"
+    side = "above" if interval.mean > 0 else "below"
+    verdict = "worse" if interval.mean > 0 else "better"
+    return verdict, f"the 95 % interval over {len(seeds)} paired seeds lies {side} zero"
+
+
+def _step_ratio(runs: SeedRows, others: SeedRows, seeds: Sequence[int]) -> float | None:
+    ratios = []
+    for seed in seeds:
+        seconds = [each[seed].quantity("step_seconds").value for each in (runs, others)]
+        if seconds[0] and seconds[1]:
+            ratios.append(seconds[0] / seconds[1])
+    return statistics.fmean(ratios) if ratios else None
+
+
+def _quantities(
+    interval: Interval | None, seeds: int, step_ratio: float | None
+) -> dict[str, Quantity]:
+    values = {
+        "degradation_percent": emulated(interval.mean if interval else None, "%"),
+        "seeds": measured(seeds, ""),
+        "step_ratio": measured(step_ratio, "", "median step time over the other recipe's"),
+    }
+    ends = ("ci_low", "ci_high", "smallest_resolvable")
+    if interval is None or seeds < FEWEST_SEEDS:
+        return values | dict.fromkeys(ends, _unresolved("emulated"))
+    numbers = (interval.low, interval.high, interval.half_width)
+    return values | {name: emulated(number, "%") for name, number in zip(ends, numbers, strict=True)}
+
+
+def _unresolved(origin: Origin) -> Quantity:
+    note = f"needs {FEWEST_SEEDS} paired seeds"
+    return Quantity(value=None, unit="%", origin=origin, status="not_resolved", note=note)
+
+
+def summarise_fidelity(rows: Iterable[Row]) -> list[Row]:
+    """Fidelity rows over all: means over layers, steps and seeds for each recipe and operand."""
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.kind == "fidelity":
+            groups[row.config["recipe"], row.config["gemm"], row.config["operand"]].append(row)
+    return [
+        Row(
+            kind="fidelity",
+            config={
+                "recipe": recipe, "seed": "all", "step": "all", "layer": "all",
+                "gemm": gemm, "operand": operand,
+            },
+            values=_mean_values(group),
+        )
+        for (recipe, gemm, operand), group in groups.items()
+    ]  # fmt: skip
+
+
+def _mean_values(rows: Sequence[Row]) -> dict[str, Quantity]:
+    means = {}
+    for name, first in rows[0].values.items():
+        known = [v for v in (row.quantity(name).value for row in rows) if v is not None]
+        mean = statistics.fmean(known) if known else None
+        means[name] = emulated(mean, first.unit, f"mean of {len(known)}" if known else None)
+    return means

@@ -1,0 +1,161 @@
+"""pretrain: one language model per recipe and seed, on real text, from equal starts.
+
+A cell is one recipe at one seed. All recipes of a seed share initial weights, batches and order. At
+set steps the GEMMs of the run are measured on its own tensors: losses of two formats often cannot be
+told apart on a small budget, while gain and SQNR of their operands can in seconds.
+
+Which recipes run: the settings' own, or those of --recipe; --format F alone means the plain recipe of
+that format (it on all six operands, stochastic rounding on dY, no Hadamard), and together with --recipe
+that recipe with its format replaced. The high-precision baseline always runs, and first.
+
+This module imports no torch, so that settings are checked at once; the work is in `pretrain_cell`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from formats import Recipe, load_format, load_recipe, plain_recipe
+from suites.corpus import CorpusSettings
+from suites.degradation import compare_recipes, summarise_fidelity
+from suites.experiment import Cell, Context, Selection
+from suites.rows import Row
+from suites.schedule import TrainingSettings
+from suites.sizes import SIZES
+from suites.texts import read_documents
+
+# Floating-point operations per second that a small model reaches, for estimates only.
+ASSUMED_RATE = {"cpu": 6e10, "cuda": 1.5e14}
+ASSUMED_STEP_RATIO = 2.0  # of a quantised step over a high-precision one
+
+
+class ReferenceBand(BaseModel):
+    """Where the baseline's bits per byte lies when trained with the settings of this digest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    low: float
+    high: float
+    settings: str
+
+
+class PretrainSettings(BaseModel):
+    """The grid of cells and how each is trained.
+
+    Attributes:
+        seeds: number of paired seeds, counted from 0.
+        fidelity_steps: steps at which the GEMMs are measured, before the step is taken.
+        reference_band: what the baseline is expected to reach; rows say whether it did.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = "small"
+    recipes: list[str] = ["bf16", "e2m1-ref", "ufp4", "nvfp4"]
+    baseline: str = "bf16"
+    seeds: Annotated[int, Field(gt=0)] = 1
+    fidelity_steps: list[Annotated[int, Field(ge=0)]] = []
+    corpus: CorpusSettings = CorpusSettings()
+    training: TrainingSettings = TrainingSettings()
+    reference_band: ReferenceBand | None = None
+
+    @field_validator("model")
+    @classmethod
+    def _model_is_known(cls, name: str) -> str:
+        if name not in SIZES:
+            raise ValueError(f"unknown model size '{name}' (known: {', '.join(SIZES)})")
+        return name
+
+    @property
+    def run_digest(self) -> str:
+        """Identity of all that decides a run of given recipe and seed, to pin a reference band to."""
+        facts = self.model_dump(mode="json", include={"model", "corpus", "training"})
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+class Pretrain:
+    """The experiment behind the suites `pretrain-*`."""
+
+    kind: ClassVar[str] = "pretrain"
+    Settings: ClassVar[type[BaseModel]] = PretrainSettings
+
+    def cells(self, settings: PretrainSettings, selection: Selection) -> list[Cell]:
+        """One cell per seed and recipe, all recipes of a seed before the next seed.
+
+        Raises:
+            ValueError: an unknown recipe or format, or text that is missing or not enough.
+        """
+        sources = _recipe_sources(settings, selection)
+        recipes = [build_recipe(source) for source in sources]
+        read_documents(settings.corpus.path, settings.corpus.suffixes)
+        shared = settings.model_dump(mode="json", exclude={"recipes", "seeds"})
+        return [
+            Cell(
+                kind=self.kind,
+                label=f"{recipe.name} seed {seed}",
+                config={**shared, **source, "seed": seed, "device": selection.device},
+                digests=(recipe.digest,),
+            )
+            for seed in range(selection.seeds or settings.seeds)
+            for recipe, source in zip(recipes, sources, strict=True)
+        ]
+
+    def run(self, cell: Cell, context: Context) -> Iterable[Row]:
+        """Train one model; a training row, then the fidelity rows."""
+        from suites.pretrain_cell import PretrainCell
+
+        recipe = build_recipe(cell.config)
+        settings = settings_of(cell)
+        return PretrainCell(settings, recipe, cell, context).run()
+
+    def estimate_seconds(self, cell: Cell) -> float:
+        """From operation counts and an assumed rate."""
+        settings = settings_of(cell)
+        training = settings.training
+        per_token = SIZES[settings.model].operations_per_token(training.sequence)
+        operations = training.steps * training.step_tokens * per_token
+        high_precision = build_recipe(cell.config).is_high_precision
+        ratio = 1.0 if high_precision else ASSUMED_STEP_RATIO
+        return ratio * operations / ASSUMED_RATE[cell.config["device"]]
+
+    def derive(self, rows: Sequence[Row]) -> list[Row]:
+        """Degradations with verdicts for every pair of recipes, and fidelity over all layers."""
+        return [*compare_recipes(rows), *summarise_fidelity(rows)]
+
+
+def settings_of(cell: Cell) -> PretrainSettings:
+    """The settings that a cell was made from, without its grid."""
+    names = PretrainSettings.model_fields.keys() & cell.config.keys()
+    return PretrainSettings.model_validate({name: cell.config[name] for name in names})
+
+
+def build_recipe(source: Mapping[str, Any]) -> Recipe:
+    """The recipe of a cell: its `recipe` and `format` are names or paths, one of them may be None.
+
+    Raises:
+        ValueError: unknown name, or a faulty file.
+    """
+    if source["format"] is None:
+        return load_recipe(source["recipe"])
+    fmt = load_format(source["format"])
+    if source["recipe"] is None:
+        return plain_recipe(fmt)
+    return load_recipe(source["recipe"]).with_format(fmt)
+
+
+def _recipe_sources(
+    settings: PretrainSettings, selection: Selection
+) -> list[dict[str, str | None]]:
+    """The (recipe, format) pairs to run, the baseline first, each once."""
+    if selection.formats:
+        recipes: Sequence[str | None] = selection.recipes or (None,)
+        chosen = [{"recipe": r, "format": f} for f in selection.formats for r in recipes]
+    else:
+        chosen = [{"recipe": r, "format": None} for r in selection.recipes or settings.recipes]
+    baseline: dict[str, str | None] = {"recipe": settings.baseline, "format": None}
+    return [baseline, *(source for source in chosen if source != baseline)]

@@ -1,0 +1,157 @@
+"""One cell of `pretrain`: a model is built, trained, measured on the way, and resumed if interrupted.
+
+The state between two steps is the trainer's and the two lists below; a checkpoint holds all of it, so
+a resumed cell ends with the rows that an uninterrupted one would have had, times apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import resource
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from formats import Recipe
+from kernels import convert, observe
+from suites.batches import Batches, make_validation
+from suites.corpus import load_corpus
+from suites.experiment import Cell, Context
+from suites.models import LanguageModel, router_agreement
+from suites.pretrain import PretrainSettings
+from suites.pretrain_rows import GIB, Outcome, fidelity_rows, training_row
+from suites.rows import Quantity, Row, measured
+from suites.sizes import SIZES
+from suites.training import DivergedError, Trainer, load_checkpoint, save_checkpoint
+
+
+class PretrainCell:
+    """A run of one recipe at one seed.
+
+    Raises:
+        ValueError: the text is too short, or would be repeated more often than the settings allow.
+    """
+
+    def __init__(
+        self, settings: PretrainSettings, recipe: Recipe, cell: Cell, context: Context
+    ) -> None:
+        self.settings, self.recipe, self.context = settings, recipe, context
+        self.seed = int(cell.config["seed"])
+        self.checkpoint = context.run_dir / "checkpoints" / f"{cell.key}.pt"
+        training, device = settings.training, torch.device(context.device)
+
+        self.corpus = load_corpus(settings.corpus, context.cache_dir)
+        self.size = SIZES[settings.model].with_vocabulary(self.corpus.vocabulary)
+        self.validation = make_validation(
+            self.corpus, training.batch, training.sequence, device, training.validation_sequences
+        )
+        batches = Batches(
+            self.corpus.train, training.batch, training.sequence, device, self.seed
+        )
+        batches.check_epochs(training.micro_batches, training.max_epochs)
+        model = LanguageModel(self.size, training.sequence, self.seed).to(device)
+        self.model = convert(model, recipe, self.seed)
+        self.trainer = Trainer(self.model, batches, training)
+
+        self.validation_losses: list[tuple[int, float]] = []
+        self.observations: list[dict[str, dict[str, Any]]] = []
+
+    def run(self) -> Iterable[Row]:
+        """Train to the end, or to the first number that is not finite; the training row comes first."""
+        if self.checkpoint.exists():
+            self._resume()
+        diverged = None
+        try:
+            while self.trainer.step < self.settings.training.steps:
+                self._advance()
+        except DivergedError as error:
+            diverged = error
+        outcome = self._outcome(diverged)
+        yield training_row(outcome)
+        yield from fidelity_rows(outcome)
+        self.checkpoint.unlink(missing_ok=True)
+
+    def _advance(self) -> None:
+        """One step, with what is due before and after it."""
+        trainer, training = self.trainer, self.settings.training
+        if trainer.step in self.settings.fidelity_steps and not self.recipe.is_high_precision:
+            self._observe()
+        trainer.train_step()
+        is_last = trainer.step == training.steps
+        if is_last or trainer.step % training.validation_every == 0:
+            self.validation_losses.append((trainer.step, trainer.validate(self.validation)))
+        if not is_last and trainer.step % training.checkpoint_every == 0:
+            self._save()
+        self.context.progress(trainer.step, training.steps, f"loss {trainer.losses[-1]:.3f}")
+
+    def _observe(self) -> None:
+        """Measure every GEMM on the first micro-batch of the coming step; changes no state."""
+        with observe(self.model) as records:
+            self.trainer.backward(self.trainer.step * self.settings.training.accumulate)
+        self.trainer.optimizer.zero_grad()
+        for record in records:
+            values = dataclasses.asdict(record)
+            config = {name: values.pop(name) for name in ("layer", "gemm", "operand")}
+            self.observations.append({"config": {"step": self.trainer.step, **config}, "values": values})
+
+    def _save(self) -> None:
+        state = self.trainer.state_dict()
+        state["validation_losses"] = self.validation_losses
+        state["observations"] = self.observations
+        save_checkpoint(self.checkpoint, state)
+
+    def _resume(self) -> None:
+        state = load_checkpoint(self.checkpoint)
+        self.trainer.load_state_dict(state)
+        self.validation_losses = state["validation_losses"]
+        self.observations = state["observations"]
+
+    def _outcome(self, diverged: DivergedError | None) -> Outcome:
+        trainer = self.trainer
+        return Outcome(
+            settings=self.settings,
+            recipe=self.recipe,
+            seed=self.seed,
+            model=self.size,
+            validation=self.validation,
+            losses=trainer.losses,
+            validation_losses=self.validation_losses,
+            step_seconds=trainer.step_seconds,
+            observations=self.observations,
+            peak_memory=self._peak_memory(),
+            facts=self._facts(),
+            diverged=diverged,
+            router_agreement=self._router_agreement(),
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        epochs = self.trainer.batches.epochs(self.settings.training.micro_batches)
+        quantization = self.model.quantization
+        return {
+            "device": self._device_name(),
+            "profile": self.context.profile,
+            "gemm_path": quantization.path,
+            "gemm_reason": quantization.reason,
+            "converted": list(quantization.converted),
+            "kept": list(quantization.kept),
+            "epochs": epochs,
+            "corpus_digest": self.corpus.digest,
+        }
+
+    def _device_name(self) -> str:
+        return torch.cuda.get_device_name() if self.context.device == "cuda" else "cpu"
+
+    def _peak_memory(self) -> Quantity:
+        if self.context.device == "cuda":
+            return measured(torch.cuda.max_memory_allocated() / GIB, "GiB", "allocated on the GPU")
+        kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return measured(kibibytes * 1024 / GIB, "GiB", "of the process, earlier cells included")
+
+    def _router_agreement(self) -> float | None:
+        """Compare the experts chosen on the validation text with those of the same weights in FP32."""
+        if not self.size.experts:
+            return None
+        twin = LanguageModel(self.size, self.settings.training.sequence, self.seed)
+        twin.to(self.trainer.device).load_state_dict(self.model.state_dict())
+        return router_agreement(self.model, twin, self.validation.batches[0][0])
