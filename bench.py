@@ -54,6 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted: finished cells are kept; the same command goes on", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); what Python still holds back has no use.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
 
 
 class Parser(argparse.ArgumentParser):
@@ -231,10 +235,9 @@ def run_plan(plan: Plan, resume: bool) -> list[Row]:
         store.write_config(plan.config())
         store.write_environment(environment)
         rows = run_cells(plan.experiment, plan.cells, store, context, resume)
-    print(terminal_tables(rows))
     page = plan.out / "report.html"
     write_report(rows, [environment], page)
-    print(f"\nreport: {page}")
+    print(f"{terminal_tables(rows)}\n\nreport: {page}")
     return rows
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -61,21 +62,18 @@ def run_cells(
     return [*rows, *derived]
 
 
-def _run_cell(
-    experiment: Experiment, cell: Cell, store: Store, context: Context
-) -> str | None:
+def _run_cell(experiment: Experiment, cell: Cell, store: Store, context: Context) -> str | None:
     """Run one cell and record it; returns what went wrong, if anything did."""
     started = time.monotonic()
-    error = None
+    error = trace = None
     rows: list[Row] = []
     try:
         rows = list(experiment.run(cell, context))
+        error = None if rows else "no data: the cell gave no rows"
     except CELL_ERRORS as failure:
-        logger.debug("%s", cell.label, exc_info=True)
         error = f"{type(failure).__name__}: {' '.join(str(failure).split())}"
-    if not rows and error is None:
-        error = "no data: the cell gave no rows"
-    store.append(cell, [] if error else rows, time.monotonic() - started, error)
+        trace = traceback.format_exc()
+    store.append(cell, rows, time.monotonic() - started, error, trace)
     return error
 
 

@@ -92,16 +92,26 @@ class Store:
         return attempt is not None and attempt.finished
 
     def append(
-        self, cell: Cell, rows: Sequence[Row], seconds: float, error: str | None = None
+        self,
+        cell: Cell,
+        rows: Sequence[Row],
+        seconds: float,
+        error: str | None = None,
+        trace: str | None = None,
     ) -> None:
-        """Add one attempt, failed if there is an error; it is on the disk when this returns."""
+        """Add one attempt, failed if there is an error; it is on the disk when this returns.
+
+        Args:
+            error: what went wrong, in one line.
+            trace: the traceback of an exception, for those who look into it.
+        """
         end = Row(
             kind=END_OF_CELL,
             key=cell.key,
             status="failed" if error else "ok",
             config={"label": cell.label, "experiment": cell.kind, **cell.config},
             values={"seconds": measured(seconds, "s")},
-            facts={"rows": len(rows)},
+            facts={"rows": len(rows), "trace": trace},
             error=error,
         )
         attempt = Attempt(end, tuple(row.model_copy(update={"key": cell.key}) for row in rows))
@@ -181,12 +191,18 @@ def read_attempts(results: Path) -> dict[str, Attempt]:
         except ValueError as error:
             raise ValueError(f"{results}:{number}: damaged line: {error}") from error
         if row.kind == END_OF_CELL:
-            # An attempt that was cut off may have left rows before these.
-            rows = pending.pop(row.key, [])
-            attempts[row.key] = Attempt(row, tuple(rows[len(rows) - row.facts.get("rows", 0) :]))
+            attempts[row.key] = _end_attempt(row, pending.pop(row.key, []), f"{results}:{number}")
         else:
             pending.setdefault(row.key, []).append(row)
     return attempts
+
+
+def _end_attempt(end: Row, rows: Sequence[Row], where: str) -> Attempt:
+    """The attempt that `end` closes; an attempt that was cut off may have left rows before its."""
+    count = end.facts.get("rows", 0)
+    if count > len(rows):
+        raise ValueError(f"{where}: damaged: {count} rows belong before it, {len(rows)} are there")
+    return Attempt(end, tuple(rows[len(rows) - count :]))
 
 
 def rows_of(keys: Sequence[str], attempts: Mapping[str, Attempt]) -> list[Row]:

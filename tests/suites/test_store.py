@@ -93,6 +93,14 @@ def test_B122_damage_in_the_middle_names_the_line(tmp_path: Path, garbage: bytes
     assert results.read_bytes() == damaged
 
 
+def test_B122_a_line_that_is_gone_is_missed(tmp_path: Path) -> None:
+    results = write(tmp_path, *CELLS)
+    lines = results.read_text().splitlines(keepends=True)
+    results.write_text("".join(lines[:3] + lines[4:]))
+    with pytest.raises(ValueError, match=rf"{RESULTS}:5: damaged: 2 rows"):
+        read_run(tmp_path)
+
+
 def test_B118_every_file_is_strict_json(tmp_path: Path) -> None:
     def refuse(name: str) -> float:
         raise AssertionError(name)
