@@ -1,0 +1,119 @@
+"use strict";
+// Draws the figures in the page's own colours, stacks their panels when the page is narrow, and
+// sorts tables. Everything else works without a script.
+
+const FIGURES = JSON.parse(document.getElementById("figures").textContent);
+const CONFIG = {
+  displaylogo: false,
+  responsive: true,
+  modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+};
+const NARROW = 640;
+
+function theme() {
+  const style = getComputedStyle(document.body);
+  const [ink, soft, rule, paper] = ["--ink", "--soft", "--rule", "--paper"].map((name) =>
+    style.getPropertyValue(name).trim(),
+  );
+  return { ink, soft, rule, paper, family: style.fontFamily };
+}
+
+function themed(layout) {
+  const { ink, soft, rule, paper, family } = theme();
+  const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: soft, tickfont: { color: soft } };
+  const result = {
+    legend: { orientation: "h", yanchor: "bottom", y: 1.08, x: 0 },
+    margin: { l: 8, r: 16, t: 48, b: 8 },
+    hovermode: "closest",
+    ...structuredClone(layout),
+    font: { family, size: 13, color: ink },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: rule, activecolor: soft },
+    hoverlabel: { bgcolor: paper, bordercolor: soft, font: { color: ink } },
+  };
+  for (const key of Object.keys(result)) {
+    if (!/^[xy]axis/.test(key)) continue;
+    result[key] = { ...axis, ...result[key] };
+    result[key].title = { ...result[key].title, font: { size: 13 } };
+  }
+  for (const shape of result.shapes ?? []) {
+    if (!shape.line?.color) shape.line = { ...shape.line, color: soft };
+  }
+  return result;
+}
+
+// Panels side by side become panels below each other.
+function stacked(layout, count) {
+  const gap = 0.16 / count;
+  const share = (1 - gap * (count - 1)) / count;
+  for (let i = 0; i < count; i++) {
+    const suffix = i === 0 ? "" : String(i + 1);
+    const top = 1 - i * (share + gap);
+    layout[`xaxis${suffix}`].domain = [0, 1];
+    Object.assign(layout[`yaxis${suffix}`], { domain: [top - share, top], showticklabels: true });
+    layout.annotations[i].x = 0;
+    layout.annotations[i].y = top;
+  }
+  layout.height *= 0.85 * count;
+  layout.legend.y = 1 + 0.08 / count;
+  return layout;
+}
+
+function draw(id) {
+  const plot = document.getElementById(`${id}-plot`);
+  const { data, layout } = FIGURES[id];
+  const panels = layout.meta?.panels ?? 1;
+  const result = themed(layout);
+  if (panels > 1 && plot.clientWidth < NARROW) stacked(result, panels);
+  plot.style.height = `${result.height}px`;
+  return Plotly.react(plot, data, result, CONFIG);
+}
+
+// One figure per idle moment, so that the page answers while it draws.
+function drawAll() {
+  const waiting = Object.keys(FIGURES).sort(
+    (a, b) => document.getElementById(a).offsetTop - document.getElementById(b).offsetTop,
+  );
+  const next = () => {
+    const id = waiting.shift();
+    if (id === undefined) return;
+    draw(id);
+    setTimeout(next);
+  };
+  next();
+  window.addEventListener("beforeprint", () => { while (waiting.length) draw(waiting.shift()); });
+}
+
+function key(cell) {
+  return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
+}
+
+function compare(a, b) {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
+  return a.localeCompare(b, undefined, { numeric: true });
+}
+
+function sort(button) {
+  const heading = button.closest("th");
+  const body = heading.closest("table").tBodies[0];
+  const direction = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+  for (const other of heading.parentElement.children) other.setAttribute("aria-sort", "none");
+  heading.setAttribute("aria-sort", direction);
+  const sign = direction === "ascending" ? 1 : -1;
+  const column = heading.cellIndex;
+  const lines = [...body.rows].sort((a, b) => sign * compare(key(a.cells[column]), key(b.cells[column])));
+  body.append(...lines);
+}
+
+for (const button of document.querySelectorAll("th button")) {
+  button.addEventListener("click", () => sort(button));
+}
+if (window.Plotly) {
+  drawAll();
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", () => Object.keys(FIGURES).forEach(draw));
+} else {
+  document.body.classList.add("no-plots");
+}
