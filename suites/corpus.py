@@ -73,7 +73,7 @@ def load_corpus(settings: CorpusSettings, cache_dir: Path) -> Corpus:
     documents = read_documents(settings.path, settings.suffixes)
     if all(document.validates for document in documents):
         raise ValueError(f"corpus.path: {settings.path}: too short to hold out validation text")
-    digest = _digest(documents)
+    digest = digest_documents(documents)
     cached = cache_dir / f"tokens-{_cache_key(digest, settings.vocabulary)}.npz"
     if not cached.exists():
         _write_atomically(cached, _tokenize(documents, settings.vocabulary))
@@ -81,7 +81,8 @@ def load_corpus(settings: CorpusSettings, cache_dir: Path) -> Corpus:
         return Corpus(arrays["train"], arrays["validation"], arrays["token_bytes"], digest)
 
 
-def _digest(documents: Iterable[Document]) -> str:
+def digest_documents(documents: Iterable[Document]) -> str:
+    """SHA-256 (hex) of the documents and their split."""
     parts = [f"{document.validates:d}{document.digest}" for document in documents]
     return hashlib.sha256("".join(parts).encode()).hexdigest()
 

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from formats import Recipe, load_format, load_recipe, plain_recipe
-from suites.corpus import CorpusSettings
+from suites.corpus import CorpusSettings, digest_documents
 from suites.degradation import compare_recipes, summarise_fidelity
 from suites.experiment import Cell, Context, Selection
 from suites.rows import Row
@@ -92,14 +92,14 @@ class Pretrain:
         """
         sources = _recipe_sources(settings, selection)
         recipes = [build_recipe(source) for source in sources]
-        read_documents(settings.corpus.path, settings.corpus.suffixes)
+        text = digest_documents(read_documents(settings.corpus.path, settings.corpus.suffixes))
         shared = settings.model_dump(mode="json", exclude={"recipes", "seeds"})
         return [
             Cell(
                 kind=self.kind,
                 label=f"{recipe.name} seed {seed}",
                 config={**shared, **source, "seed": seed, "device": selection.device},
-                digests=(recipe.digest,),
+                digests=(recipe.digest, text),
             )
             for seed in range(selection.seeds or settings.seeds)
             for recipe, source in zip(recipes, sources, strict=True)
