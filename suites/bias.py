@@ -1,9 +1,9 @@
 """bias: gain, SQNR and bucket utilisation of formats on known distributions, with and without RHT.
 
 A cell is one format; its rows are distributions x Hadamard sizes. Every figure is the mean over
-independent samples and carries its standard error, s / sqrt(samples), so that a gap between two formats
-can be told from chance. All formats see the same samples. Gain and SQNR are of the rotated tensor
-where there is a rotation: it is orthonormal, so both would be the same after rotating back.
+independent samples and carries its standard error, s / sqrt(samples), so that a gap between two
+formats can be told from chance. All formats see the same samples. Gain and SQNR are of the rotated
+tensor where there is a rotation: it is orthonormal, so both would be the same after rotating back.
 
 This module imports no torch, so that settings are checked at once.
 """
@@ -57,7 +57,8 @@ class Bias:
         """One cell per format.
 
         Raises:
-            ValueError: an unknown or high-precision format, a size that is not a power of two or does
+            ValueError: an unknown or high-precision format, a size that is not a power of two or
+            does
                 not divide the columns, or a recipe, which has no meaning here.
         """
         if selection.recipes:

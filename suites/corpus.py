@@ -1,8 +1,8 @@
 """Corpus: documents as tokens, split into training and validation, with the bytes of each token.
 
 The tokenizer is a byte-level BPE trained on the corpus' own training documents, so that nothing is
-downloaded and a small vocabulary (4,096) leaves a small model most of its parameters for its blocks.
-Losses in nats per token depend on the tokenizer; bits per byte do not:
+downloaded and a small vocabulary (4,096) leaves a small model most of its parameters for its
+blocks. Losses in nats per token depend on the tokenizer; bits per byte do not:
 
     bits per byte = sum of the targets' losses in nats / (ln 2 * sum of the targets' bytes)
 
@@ -111,12 +111,12 @@ def _tokenize(documents: list[Document], vocabulary: int) -> dict[str, Tokens]:
     tokenizer.train_from_iterator(texts[False], trainer)
     # In a byte-level vocabulary each character of an entry stands for one byte.
     lengths = {index: len(entry) for entry, index in tokenizer.get_vocab().items()}
-    lengths[tokenizer.token_to_id(END_OF_TEXT)] = 0
+    end_of_text = tokenizer.get_vocab()[END_OF_TEXT]
+    lengths[end_of_text] = 0
 
     def encode(side: bool) -> Tokens:
-        end = [tokenizer.token_to_id(END_OF_TEXT)]
         encoded = tokenizer.encode_batch(texts[side])
-        return np.concatenate([np.array(each.ids + end, np.uint16) for each in encoded])
+        return np.concatenate([np.array([*each.ids, end_of_text], np.uint16) for each in encoded])
 
     token_bytes = np.array([lengths[index] for index in range(len(lengths))], np.uint16)
     return {"train": encode(False), "validation": encode(True), "token_bytes": token_bytes}
@@ -125,5 +125,5 @@ def _tokenize(documents: list[Document], vocabulary: int) -> dict[str, Tokens]:
 def _write_atomically(path: Path, arrays: dict[str, Tokens]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-        np.savez(file, **arrays)
+        np.savez(file, allow_pickle=False, **arrays)
     os.replace(file.name, path)

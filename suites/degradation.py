@@ -4,9 +4,10 @@ Seeds are paired: seed s of both recipes starts from the same weights and sees t
 
     degradation_s = 100 * (loss_s / loss of the other recipe at s - 1)      percent
 
-is free of most of what seeds differ in. Its mean gets Student's 95 % interval, whose half width is the
-smallest mean difference that these seeds could have resolved. A verdict needs at least three pairs and
-an interval without zero; anything less is "not resolved", which is a result and not a failure.
+is free of most of what seeds differ in. Its mean gets Student's 95 % interval, whose half width is
+the smallest mean difference that these seeds could have resolved. A verdict needs at least three
+pairs and an interval without zero; anything less is "not resolved", which is a result and not a
+failure.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def _verdict(
     if seeds and len(diverged) == len(seeds) and not lost:
         return "worse", "diverged at every seed"
     if diverged or lost:
-        return NOT_RESOLVED, f"diverged at seeds {sorted({*diverged, *lost})}: the rest is a biased choice"
+        return (
+            NOT_RESOLVED,
+            f"diverged at seeds {sorted({*diverged, *lost})}: the rest is a biased choice",
+        )
     if interval is None or len(seeds) < FEWEST_SEEDS:
         return NOT_RESOLVED, f"{len(seeds)} paired seeds, a verdict needs {FEWEST_SEEDS}"
     if not interval.excludes_zero:
@@ -107,7 +111,9 @@ def _quantities(
     if interval is None or seeds < FEWEST_SEEDS:
         return values | dict.fromkeys(ends, _unresolved("emulated"))
     numbers = (interval.low, interval.high, interval.half_width)
-    return values | {name: emulated(number, "%") for name, number in zip(ends, numbers, strict=True)}
+    return values | {
+        name: emulated(number, "%") for name, number in zip(ends, numbers, strict=True)
+    }
 
 
 def _unresolved(origin: Origin) -> Quantity:

@@ -1,10 +1,10 @@
 """Distributions: synthetic tensors whose blocks look like those of training, and how to draw them.
 
     gaussian   N(0, 1): weights, and what any tensor tends to under a large Hadamard transform
-    laplace    density exp(-|x|)/2: heavier tails
-    student-t  3 degrees of freedom: heavy tails, finite variance, infinite kurtosis
-    outliers   99 % N(0, 1) and 1 % N(0, 10^2), element by element
-    swiglu     silu(g) * u of two N(0, 1.5^2): the input of a SwiGLU's down projection. It reproduces
+    laplace    density exp(-|x|)/2: heavier tails student-t  3 degrees of freedom: heavy tails,
+    finite variance, infinite kurtosis outliers   99 % N(0, 1) and 1 % N(0, 10^2), element by
+    element swiglu     silu(g) * u of two N(0, 1.5^2): the input of a SwiGLU's down projection. It
+    reproduces
                what arXiv:2606.20381 reports for that tensor of a real model
 
 All are symmetric about 0 or nearly so, and drawn independently: outliers of real activations also

@@ -4,12 +4,13 @@
 * causal attention through scaled_dot_product_attention, so flash attention where there is one
 * every GEMM that a recipe may quantise is an nn.Linear inside `blocks`; what recipes keep in high
   precision goes by the names `embedding`, `head`, `norm` and `router`
-* initial weights are normal with variance 1/in-features; the layers that write to the residual stream
+* initial weights are normal with variance 1/in-features; the layers that write to the residual
+stream
   are scaled down by sqrt(2 * layers), so that its variance does not grow with depth
 
 A mixture has no capacity limit and drops no token: tokens are sorted by expert, each expert runs on
-its own run of rows, also when that is empty (its gradients are then zeros, not None). The router works
-in FP32 under any recipe and autocast, and equal scores go to the expert of the lower number.
+its own run of rows, also when that is empty (its gradients are then zeros, not None). The router
+works in FP32 under any recipe and autocast, and equal scores go to the expert of the lower number.
 
 Shape suffixes: B sequences, T tokens, D width, N = B*T, E experts, K experts per token, H heads.
 """
@@ -32,7 +33,7 @@ ROPE_BASE = 10_000.0
 
 
 class Output(NamedTuple):
-    """Logits (B, T, vocabulary) and the load-balance loss summed over blocks (0 for dense models)."""
+    """Logits (B, T, vocabulary) and the load-balance loss summed over blocks (0 if dense)."""
 
     logits: Tensor
     balance: Tensor
@@ -48,6 +49,8 @@ class LanguageModel(nn.Module):
     """
 
     quantization: Conversion  # set by kernels.convert
+    cosine: Tensor
+    sine: Tensor
 
     def __init__(self, config: ModelConfig, sequence: int, seed: int) -> None:
         super().__init__()
@@ -86,7 +89,7 @@ class LanguageModel(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a SwiGLU or a mixture of them, each on the normalised stream and added to it."""
+    """Attention, then a SwiGLU or a mixture; each reads the normalised stream and adds to it."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -141,8 +144,8 @@ class SwiGLU(nn.Module):
 class Mixture(nn.Module):
     """Top-k mixture of SwiGLU experts.
 
-    The load-balance loss is Switch Transformer's (arXiv:2101.03961, equation 4): E times the sum over
-    experts of (share of the tokens) * (mean router probability), 1 when both are even.
+    The load-balance loss is Switch Transformer's (arXiv:2101.03961, equation 4): E times the sum
+    over experts of (share of the tokens) * (mean router probability), 1 when both are even.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -205,7 +208,7 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 @torch.no_grad()
 def router_agreement(model: LanguageModel, other: LanguageModel, tokens_BT: Tensor) -> float:
-    """Share of the expert choices of `other`, over all blocks and tokens, that `model` makes too."""
+    """Share of the expert choices of `other`, over blocks and tokens, that `model` makes too."""
     pairs = zip(expert_choices(model, tokens_BT), expert_choices(other, tokens_BT), strict=True)
     shared = [(a_NK[:, :, None] == b_NK[:, None, :]).any(dim=1) for a_NK, b_NK in pairs]
     return torch.cat(shared).float().mean().item()

@@ -1,12 +1,12 @@
 """pretrain: one language model per recipe and seed, on real text, from equal starts.
 
 A cell is one recipe at one seed. All recipes of a seed share initial weights, batches and order. At
-set steps the GEMMs of the run are measured on its own tensors: losses of two formats often cannot be
-told apart on a small budget, while gain and SQNR of their operands can in seconds.
+set steps the GEMMs of the run are measured on its own tensors: losses of two formats often cannot
+be told apart on a small budget, while gain and SQNR of their operands can in seconds.
 
-Which recipes run: the settings' own, or those of --recipe; --format F alone means the plain recipe of
-that format (it on all six operands, stochastic rounding on dY, no Hadamard), and together with --recipe
-that recipe with its format replaced. The high-precision baseline always runs, and first.
+Which recipes run: the settings' own, or those of --recipe; --format F alone means the plain recipe
+of that format (it on all six operands, stochastic rounding on dY, no Hadamard), and together with
+--recipe that recipe with its format replaced. The high-precision baseline always runs, and first.
 
 This module imports no torch, so that settings are checked at once; the work is in `pretrain_cell`.
 """
@@ -73,7 +73,7 @@ class PretrainSettings(BaseModel):
 
     @property
     def run_digest(self) -> str:
-        """Identity of all that decides a run of given recipe and seed, to pin a reference band to."""
+        """Identity of all but recipe and seed that decides a run; a band holds for one."""
         facts = self.model_dump(mode="json", include={"model", "corpus", "training"})
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 

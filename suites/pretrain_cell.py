@@ -1,7 +1,7 @@
-"""One cell of `pretrain`: a model is built, trained, measured on the way, and resumed if interrupted.
+"""One cell of `pretrain`: a model is built, trained and measured on the way.
 
-The state between two steps is the trainer's and the two lists below; a checkpoint holds all of it, so
-a resumed cell ends with the rows that an uninterrupted one would have had, times apart.
+The state between two steps is the trainer's and the two lists below; a checkpoint holds all of it,
+so a resumed cell ends with the rows that an uninterrupted one would have had, times apart.
 """
 
 from __future__ import annotations
@@ -46,19 +46,17 @@ class PretrainCell:
         self.validation = make_validation(
             self.corpus, training.batch, training.sequence, device, training.validation_sequences
         )
-        batches = Batches(
-            self.corpus.train, training.batch, training.sequence, device, self.seed
-        )
+        batches = Batches(self.corpus.train, training.batch, training.sequence, device, self.seed)
         batches.check_epochs(training.micro_batches, training.max_epochs)
-        model = LanguageModel(self.size, training.sequence, self.seed).to(device)
-        self.model = convert(model, recipe, self.seed)
+        self.model = LanguageModel(self.size, training.sequence, self.seed).to(device)
+        convert(self.model, recipe, self.seed)
         self.trainer = Trainer(self.model, batches, training)
 
         self.validation_losses: list[tuple[int, float]] = []
         self.observations: list[dict[str, dict[str, Any]]] = []
 
     def run(self) -> Iterable[Row]:
-        """Train to the end, or to the first number that is not finite; the training row comes first."""
+        """Train to the end or to the first number that is not finite; the training row first."""
         if self.checkpoint.exists():
             self._resume()
         diverged = None
@@ -93,7 +91,9 @@ class PretrainCell:
         for record in records:
             values = dataclasses.asdict(record)
             config = {name: values.pop(name) for name in ("layer", "gemm", "operand")}
-            self.observations.append({"config": {"step": self.trainer.step, **config}, "values": values})
+            self.observations.append(
+                {"config": {"step": self.trainer.step, **config}, "values": values}
+            )
 
     def _save(self) -> None:
         state = self.trainer.state_dict()
@@ -149,7 +149,7 @@ class PretrainCell:
         return measured(kibibytes * 1024 / GIB, "GiB", "of the process, earlier cells included")
 
     def _router_agreement(self) -> float | None:
-        """Compare the experts chosen on the validation text with those of the same weights in FP32."""
+        """Compare experts chosen on validation text with those of the same weights unquantised."""
         if not self.size.experts:
             return None
         twin = LanguageModel(self.size, self.settings.training.sequence, self.seed)

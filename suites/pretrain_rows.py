@@ -145,7 +145,7 @@ def _facts(outcome: Outcome) -> dict[str, Any]:
 
 
 def compare_with_band(outcome: Outcome) -> str:
-    """Whether the baseline trained as well as it is known to, in words: inside, outside, no band."""
+    """Whether the baseline trained as well as it is known to, in words."""
     band, digest = outcome.settings.reference_band, outcome.settings.run_digest
     if band is None or band.settings != digest:
         return f"no band is known for these settings ({digest})"

@@ -2,8 +2,8 @@
 
 The learning rate rises linearly over the warm-up and then falls to `final_fraction` of its peak,
 
-    cosine   along half a cosine over all the remaining steps,
-    wsd      in a straight line over the last `decay_fraction` of all steps (warm-up, stable, decay).
+    cosine   along half a cosine over all the remaining steps, wsd      in a straight line over the
+    last `decay_fraction` of all steps (warm-up, stable, decay).
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class TrainingSettings(BaseModel):
 
     validation_sequences: Annotated[int, Field(gt=0)] = 256
     validation_every: Annotated[int, Field(gt=0)] = 100  # steps; the last step always validates
-    tail_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2  # of the steps, for the tail's mean loss
+    tail_fraction: Annotated[float, Field(gt=0, le=1)] = (
+        0.2  # of the steps, for the tail's mean loss
+    )
     checkpoint_every: Annotated[int, Field(gt=0)] = 100  # steps
 
     @model_validator(mode="after")

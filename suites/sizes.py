@@ -44,7 +44,7 @@ class ModelConfig:
 
     @property
     def linear_shapes(self) -> dict[str, tuple[int, int, int]]:
-        """Linear layers of one block: name -> (out-features, in-features, how many a token visits)."""
+        """Linear layers of a block: name -> (out-features, in-features, visits of a token)."""
         visits = self.top_k if self.experts else 1
         return {
             "attention.qkv": (3 * self.width, self.width, 1),

@@ -1,7 +1,7 @@
 """smoke: every part of the tool once, as small as it can be.
 
-A suite of this kind is other experiments with settings of their own, run one after another; their cells
-and rows are exactly what they would be in a suite of theirs.
+A suite of this kind is other experiments with settings of their own, run one after another; their
+cells and rows are exactly what they would be in a suite of theirs.
 """
 
 from __future__ import annotations

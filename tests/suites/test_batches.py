@@ -1,4 +1,4 @@
-"""Batches: a function of seed and number alone, each text once per epoch, never beyond the limit."""
+"""Batches: a function of seed and number alone, all the text once per epoch, up to a limit."""
 
 from __future__ import annotations
 

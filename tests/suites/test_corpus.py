@@ -25,7 +25,9 @@ def test_each_document_ends_with_one_token_without_bytes(corpus: Corpus, text_fi
 
 
 def test_multi_byte_characters_count_as_bytes(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("\n\n".join(f"caf\u00e9 \u20ac{n} \U0001f600" for n in range(9000)))
+    (tmp_path / "text.txt").write_text(
+        "\n\n".join(f"caf\u00e9 \u20ac{n} \U0001f600" for n in range(9000))
+    )
     corpus = load_corpus(CorpusSettings(path=str(tmp_path), vocabulary=260), tmp_path / "cache")
     counted = sum(int(corpus.token_bytes[side].sum()) for side in (corpus.train, corpus.validation))
     assert counted == len((tmp_path / "text.txt").read_bytes())
@@ -39,7 +41,9 @@ def test_text_that_spells_the_special_token_is_text(tmp_path: Path, text_file: P
     assert counted == len(spelt)
 
 
-def test_cache_gives_the_same_tokens_and_retraining_too(corpus: Corpus, text_file: Path, tmp_path: Path) -> None:
+def test_cache_gives_the_same_tokens_and_retraining_too(
+    corpus: Corpus, text_file: Path, tmp_path: Path
+) -> None:
     settings = CorpusSettings(path=str(text_file), vocabulary=300)
     for _ in range(2):  # trained, then cached
         again = load_corpus(settings, tmp_path)
@@ -53,7 +57,9 @@ def test_cache_is_keyed_by_vocabulary_and_text(text_file: Path, tmp_path: Path) 
     load_corpus(CorpusSettings(path=str(text_file), vocabulary=300), tmp_path / "cache")
     load_corpus(CorpusSettings(path=str(text_file), vocabulary=301), tmp_path / "cache")
     (tmp_path / "other.txt").write_text(text_file.read_text() + "more")
-    load_corpus(CorpusSettings(path=str(tmp_path / "other.txt"), vocabulary=300), tmp_path / "cache")
+    load_corpus(
+        CorpusSettings(path=str(tmp_path / "other.txt"), vocabulary=300), tmp_path / "cache"
+    )
     assert len(list((tmp_path / "cache").iterdir())) == 3
 
 
