@@ -69,7 +69,7 @@ class Draws:
         counter = (column_G, row_R1.expand(rows, groups), step & WORD, torch.tensor(self.stream))
         words = philox(counter, (self.seed & WORD, self.seed >> 32 & WORD))
         halves = [half for word in words for half in (word & 0xFFFF, word >> 16)]
-        return torch.stack(halves, dim=-1).reshape(rows, -1)[:, :columns].to(torch.int32)
+        return torch.stack(halves, dim=-1).flatten(1)[:, :columns].to(torch.int32)
 
 
 def philox(
