@@ -95,7 +95,7 @@ def _templates() -> Environment:
 def _plotly_source() -> str:
     from plotly.offline import get_plotlyjs
 
-    return get_plotlyjs()
+    return str(get_plotlyjs())
 
 
 def _plotly(js: Js) -> Markup:

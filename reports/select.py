@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from suites.rows import Quantity, Row
 
 BASELINE = "bf16"
+ALL = "all"  # what a row that sums up over layers, steps and seeds says in their place
 
 
 def of_kind(rows: Iterable[Row], kind: str, **config: object) -> list[Row]:
@@ -54,15 +55,50 @@ def median(found: Sequence[Quantity]) -> Quantity | None:
     )
 
 
-def last_step(rows: Sequence[Row]) -> list[Row]:
-    """The rows of the last recorded step of each recipe and seed."""
-    last: dict[tuple[str, ...], float] = {}
-    for row in rows:
-        run = (str(row.config.get("recipe")), str(row.config.get("seed")))
-        last[run] = max(last.get(run, 0), row.config.get("step", 0))
+def middles(groups: Iterable[Sequence[Row]], name: str) -> list[float | None]:
+    """The medians of several groups, as a figure draws them."""
+    found = (median(quantities(group, name)) for group in groups)
+    return [None if middle is None else middle.value for middle in found]
+
+
+def baseline(rows: Iterable[Row]) -> str:
+    """The recipe that losses are compared with, as the training rows say."""
+    return next(
+        (
+            str(row.facts["baseline"])
+            for row in of_kind(rows, "training")
+            if "baseline" in row.facts
+        ),
+        BASELINE,
+    )
+
+
+def only(rows: Iterable[Row], *origins: str) -> list[Row]:
+    """The rows with just their quantities of those origins; rows left with no value are dropped."""
+    kept = (
+        row.model_copy(
+            update={"values": {n: q for n, q in row.values.items() if q.origin in origins}}
+        )
+        for row in rows
+    )
+    return [row for row in kept if any(q.value is not None for q in row.values.values())]
+
+
+def observations(rows: Iterable[Row]) -> list[Row]:
+    """The fidelity rows of single layers, at the last observed step of each recipe and seed."""
+    single = [row for row in of_kind(rows, "fidelity") if row.config.get("layer") != ALL]
+    last = {
+        run: max(row.config.get("step", 0) for row in group)
+        for run, group in grouped(single, "recipe", "seed").items()
+    }
     return [
         row
-        for row in rows
-        if row.config.get("step", 0)
-        == last[str(row.config.get("recipe")), str(row.config.get("seed"))]
+        for run, group in grouped(single, "recipe", "seed").items()
+        for row in group
+        if row.config.get("step", 0) == last[run]
     ]
+
+
+def fidelity_summary(rows: Iterable[Row]) -> list[Row]:
+    """The fidelity rows that sum up over layers, steps and seeds."""
+    return of_kind(rows, "fidelity", layer=ALL)

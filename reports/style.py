@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from reports.section import Json
-from reports.select import BASELINE, names
+from reports.select import baseline, names
 from suites.rows import Row
 
 NEUTRAL = "#808891"
@@ -53,16 +53,15 @@ def looks(rows: Iterable[Row]) -> dict[str, Look]:
     a recipe looks like it.
     """
     kept = list(rows)
-    recipes = dict(zip(_unlike_baseline(kept, "recipe"), _all_looks(), strict=False))
-    formats = _unlike_baseline(kept, "format")
-    shared = {name: recipes[name] for name in formats if name in recipes}
+    neutral = baseline(kept)
+    recipes, formats = (
+        [name for name in names(kept, key) if name != neutral] for key in ("recipe", "format")
+    )
+    numbered = dict(zip(recipes, _all_looks(), strict=False))
+    shared = {name: numbered[name] for name in formats if name in numbered}
     free = (look for look in _all_looks() if look not in shared.values())
     rest = dict(zip((name for name in formats if name not in shared), free, strict=False))
-    return {BASELINE: Look(NEUTRAL, "circle", "solid"), **recipes, **rest}
-
-
-def _unlike_baseline(rows: Iterable[Row], key: str) -> list[str]:
-    return [name for name in names(rows, key) if name != BASELINE]
+    return {neutral: Look(NEUTRAL, "circle", "solid"), **numbered, **rest}
 
 
 def _all_looks() -> Iterator[Look]:

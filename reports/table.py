@@ -145,7 +145,7 @@ def number_cell(quantity: Quantity | None, style: str = "", absent: str = ABSENT
     if quantity is None:
         return Cell(absent, status="ok" if absent == ABSENT else absent)
     if quantity.value is None or not math.isfinite(quantity.value):
-        status = quantity.status if quantity.status != "ok" else "no value"
+        status = quantity.status.replace("_", " ") if quantity.status != "ok" else "no value"
         return Cell(status, origin=quantity.origin, status=status, note=quantity.note)
     text = significant(quantity.value) if not style else format(quantity.value, style)
     return Cell(text, quantity.value, quantity.origin, quantity.status, quantity.note)

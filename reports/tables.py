@@ -1,8 +1,7 @@
-"""Result rows -> tables: each table is defined here once, for every output.
+"""Result rows -> tables: a table is defined once, for every output.
 
-Most tables are a *view* of one kind of row: which settings name a line, which quantities and facts
-fill it. The tables that join kinds (the answer, the cost of a second grid, the paper's numbers)
-are in reports/answer.py.
+Most are a *view* of one kind of row, listed here; some are a *pivot* of one quantity. The few that
+join kinds of rows (the answer, the paper's numbers) are with their sections.
 """
 
 from __future__ import annotations
@@ -11,16 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.labels import label
-from reports.select import of_kind
-from reports.table import Cell, Column, Table, common_unit, number_cell, text_cell
+from reports.select import grouped, median, names, of_kind, quantities
+from reports.table import ABSENT, Cell, Column, Table, common_unit, number_cell, text_cell
 from suites.rows import Row
 
 
 @dataclass(frozen=True)
 class View:
-    """A table of one kind of row: names of settings, quantities and facts, in column order.
+    """A table of one kind of row: its settings, quantities and some of its facts.
 
-    Rows that lack one of them show "n/a" there; what no row has is no column.
+    The names give the order of the columns; settings and quantities that rows have beside them
+    follow, so that nothing recorded is lost. What a row lacks shows as "n/a".
     """
 
     id: str
@@ -34,23 +34,61 @@ class View:
     def table(self, rows: Sequence[Row]) -> Table:
         """The view of those rows that are of its kind, without columns that say nothing."""
         chosen = of_kind(rows, self.kind)
-        columns = [Column(label(name).title) for name in self.config]
-        columns += [
-            Column(label(name).title, common_unit(row.values.get(name) for row in chosen))
-            for name in self.values
-        ]
-        columns += [Column(label(name).title) for name in self.facts]
-        cells = tuple(self._cells(row) for row in chosen)
-        table = Table(self.id, self.title, tuple(columns), cells, self.note)
+        settings = list(dict.fromkeys([*self.config, *(n for row in chosen for n in row.config)]))
+        results = list(dict.fromkeys([*self.values, *(n for row in chosen for n in row.values)]))
+        columns = (
+            *(Column(label(name).title) for name in settings),
+            *(Column(label(name).title, common_unit(quantities(chosen, name))) for name in results),
+            *(Column(label(name).title) for name in self.facts),
+        )
+        lines = tuple(_line(row, settings, results, self.facts) for row in chosen)
+        table = Table(self.id, self.title, columns, lines, self.note)
         return table.without_empty_columns().with_constants_noted()
 
-    def _cells(self, row: Row) -> tuple[Cell, ...]:
-        absent = "n/a" if row.status == "ok" else row.status
-        return (
-            *(text_cell(row.config.get(name)) for name in self.config),
-            *(number_cell(row.values.get(name), label(name).style, absent) for name in self.values),
-            *(text_cell(row.facts.get(name)) for name in self.facts),
+
+def _line(
+    row: Row, settings: Sequence[str], results: Sequence[str], facts: Sequence[str]
+) -> tuple[Cell, ...]:
+    absent = ABSENT if row.status == "ok" else row.status
+    return (
+        *(text_cell(row.config.get(name)) for name in settings),
+        *(number_cell(row.values.get(name), label(name).style, absent) for name in results),
+        *(text_cell(row.facts.get(name)) for name in facts),
+    )
+
+
+def pivot(
+    id: str,
+    title: str,
+    rows: Sequence[Row],
+    lines: Sequence[str],
+    across: str,
+    quantity: str,
+    note: str = "",
+) -> Table:
+    """One quantity with a line per combination of settings and a column per value of another.
+
+    Several rows that fall on one cell (seeds, as a rule) give their median.
+    """
+    heads = names(rows, across)
+    unit = common_unit(quantities(rows, quantity))
+    body = tuple(
+        (
+            *map(text_cell, key),
+            *(_middle(group, across, head, quantity) for head in heads),
         )
+        for key, group in grouped(rows, *lines).items()
+    )
+    columns = (
+        *(Column(label(name).title) for name in lines),
+        *(Column(head, unit) for head in heads),
+    )
+    return Table(id, title, columns, body, note)
+
+
+def _middle(group: Sequence[Row], across: str, head: str, quantity: str) -> Cell:
+    found = [row for row in group if str(row.config.get(across)) == head]
+    return number_cell(median(quantities(found, quantity)), label(quantity).style)
 
 
 COMPARISONS = View(
@@ -65,7 +103,7 @@ TRAINING = View(
     "training",
     "training",
     "Training runs",
-    ("recipe", "seed", "model", "steps", "lr"),
+    ("recipe", "seed", "model", "steps", "learning_rate"),
     (
         "validation_loss",
         "bits_per_byte",
@@ -75,7 +113,7 @@ TRAINING = View(
         "peak_memory_gib",
         "energy_joules",
     ),
-    ("device", "gemm_path", "gemm_reason", "converted", "parameters", "epochs"),
+    ("device", "gemm_path", "gemm_reason", "converted", "parameters", "epochs", "reference_band"),
     "Speed is of this machine emulating the format, not of hardware that has it.",
 )
 BIAS = View(
@@ -85,12 +123,13 @@ BIAS = View(
     ("format", "distribution", "hadamard", "rounding"),
     ("gain", "sqnr_db", "utilisation"),
 )
-FIDELITY = View(
+OPERANDS = View(
+    "operands",
     "fidelity",
-    "fidelity",
-    "Every observation inside the runs",
-    ("recipe", "seed", "step", "layer", "gemm", "operand"),
+    "Operands and outputs, summed up",
+    ("recipe", "gemm", "operand"),
     ("gain", "sqnr_db", "relative_l2", "utilisation"),
+    note="Means over layers, steps and seeds.",
 )
 DEPTH = View(
     "depth",

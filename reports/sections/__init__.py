@@ -6,15 +6,42 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.section import Section
-from reports.sections import answer, context, fidelity, loss, rotation
+from reports.sections import (
+    answer,
+    circuits,
+    context,
+    depth,
+    devices,
+    fidelity,
+    grids,
+    loss,
+    pareto,
+    published,
+    rotation,
+    second_grid,
+)
 from suites.rows import Row
+
+FROM_ROWS = (
+    answer,
+    second_grid,
+    pareto,
+    fidelity,
+    rotation,
+    depth,
+    grids,
+    loss,
+    published,
+    devices,
+    circuits,
+)
 
 
 def ordered(rows: Sequence[Row], environments: Sequence[Mapping[str, Any]]) -> list[Section]:
     """All sections, the answer first; those without data are empty, which is false."""
     return [
-        *(make.section(rows) for make in (answer, fidelity, rotation, loss)),
-        context.method(rows),
+        *(part.section(rows) for part in FROM_ROWS),
+        context.method(),
         context.environment(environments),
         context.reproduce(environments),
         context.glossary(),

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.section import Figure, Json, Section, Sentence, Sentences
-from reports.select import BASELINE, last_step, median, names, of_kind, quantities
+from reports.select import baseline, fidelity_summary, median, names, of_kind, quantities
 from reports.style import Look, axis, looks, plain
-from reports.table import Cell, Column, Table, common_unit, number_cell, text_cell
+from reports.table import ABSENT, Cell, Column, Table, common_unit, number_cell, text_cell
 from reports.tables import COMPARISONS
-from suites.rows import Quantity, Row
+from suites.rows import Row
 
 METRIC = "validation_loss"
 RESOLVED = ("better", "worse")
+MOST_PAIRS = 8
+COSTS = {"area": "library", "energy": "library", "step_time": "device"}
 
 
 def section(rows: Sequence[Row]) -> Section:
-    """The verdicts in words, as a plot, and as a table beside quality and cost."""
+    """The verdicts in words, as a table beside quality and cost, and as a plot."""
     found = (statements(rows), unresolved(rows), answer_table(rows), verdict_figure(rows))
     return Section(
         "answer",
@@ -29,46 +31,72 @@ def section(rows: Sequence[Row]) -> Section:
 
 
 def verdicts(rows: Sequence[Row]) -> list[Row]:
-    """The comparisons of the headline metric, or all of them when none is of it."""
+    """The comparisons of the headline metric: against the baseline and, if few, of other pairs."""
     found = of_kind(rows, "comparison")
-    return [row for row in found if row.config.get("metric") == METRIC] or found
+    found = [row for row in found if row.config.get("metric") == METRIC] or found
+    against = [row for row in found if row.config.get("baseline") == baseline(rows)]
+    others = [row for row in found if row not in against]
+    return against + others if len(others) <= MOST_PAIRS else against
 
 
 def statements(rows: Sequence[Row]) -> Sentences | None:
     """One sentence for each comparison that the budget resolved."""
-    resolved = [row for row in verdicts(rows) if row.facts.get("verdict") in RESOLVED]
-    items = tuple(_sentence(row) for row in resolved)
-    return Sentences("Resolved", items) if items else None
+    found = verdicts(rows)
+    items = tuple(_sentence(row) for row in found if row.facts.get("verdict") in RESOLVED)
+    nothing: tuple[Sentence, ...] = (("No comparison of losses is resolved at this budget.",),)
+    return Sentences("Resolved", items or nothing) if found else None
+
+
+def _sentence(row: Row) -> Sentence:
+    verdict, recipe, other = row.facts["verdict"], row.config["recipe"], row.config["baseline"]
+    if row.quantity("degradation_percent").value is None:
+        return (f"{recipe} is {verdict} than {other}: {row.facts.get('reason')}.",)
+    return (f"{recipe} is {verdict} than {other}: ", *_change(row), ".")
+
+
+def _change(row: Row) -> Sentence:
+    """The degradation and its interval."""
+    return (number_cell(row.values.get("degradation_percent"), "+.2f"), " % loss ", interval(row))
+
+
+def interval(row: Row) -> Cell:
+    """The confidence interval of a comparison as one cell; without one, why."""
+    low, high = row.quantity("ci_low"), row.quantity("ci_high")
+    if low.value is None or high.value is None:
+        return Cell("no interval", note=low.note)
+    text = f"[{low.value:+.2f}, {high.value:+.2f}]"
+    return Cell(text, text, low.origin)
 
 
 def unresolved(rows: Sequence[Row]) -> Sentences | None:
-    """What this budget cannot tell and why, and the runs that did not finish."""
-    items: list[Sentence] = [
-        (*_sentence(row), f" {str(row.facts.get('reason', 'no reason recorded')).capitalize()}.")
-        for row in verdicts(rows)
-        if row.facts.get("verdict") not in RESOLVED
-    ]
+    """What this budget cannot tell, by reason, and what did not finish."""
+    reasons: dict[str, list[Row]] = {}
+    for row in verdicts(rows):
+        if row.facts.get("verdict") not in RESOLVED:
+            reasons.setdefault(str(row.facts.get("reason", "no reason recorded")), []).append(row)
+    items = [_not_told(reason, found) for reason, found in reasons.items()]
     items += [
-        (f"{row.config.get('recipe')}, seed {row.config.get('seed')}: {row.status}. {row.error}",)
-        for row in of_kind(rows, "training")
-        if row.status != "ok"
+        (f"{_run_name(row)} {row.status}: {row.error or 'no reason recorded'}.",)
+        for row in rows
+        if row.status != "ok" and row.kind in ("training", "cell")
     ]
     return Sentences("Not resolved, or not finished", tuple(items)) if items else None
 
 
-def _sentence(row: Row) -> Sentence:
-    verdict = str(row.facts.get("verdict", "not compared"))
-    link = "than" if verdict in RESOLVED else "against"
-    return (
-        f"{row.config.get('recipe')} is {verdict} {link} {row.config.get('baseline')}: loss ",
-        number_cell(row.values.get("degradation_percent"), "+.2f"),
-        f" %, interval {_interval(row)}.",
-    )
+def _not_told(reason: str, found: Sequence[Row]) -> Sentence:
+    pieces: list[str | Cell] = []
+    for row in found:
+        link = "; " if pieces else ""
+        pieces += [f"{link}{row.config.get('recipe')} against {row.config.get('baseline')}"]
+        if row.quantity("degradation_percent").value is not None:
+            pieces += [" ", *_change(row)]
+    return (*pieces, f": {reason}.")
 
 
-def _interval(row: Row) -> str:
-    low, high = (number_cell(row.values.get(name), "+.2f").text for name in ("ci_low", "ci_high"))
-    return f"[{low}, {high}]"
+def _run_name(row: Row) -> str:
+    if "label" in row.config:
+        return str(row.config["label"])
+    return f"{row.config.get('recipe')}, seed {row.config.get('seed')},"
 
 
 def verdict_figure(rows: Sequence[Row]) -> Figure | None:
@@ -89,7 +117,7 @@ def verdict_figure(rows: Sequence[Row]) -> Figure | None:
             "yaxis": axis("", autorange="reversed"),
         },
         COMPARISONS.table(rows),
-        "An interval that crosses zero resolves nothing; its marker is open.",
+        "Open markers are not resolved: the interval includes zero, or there is none.",
     )
 
 
@@ -114,45 +142,39 @@ def _interval_mark(row: Row, look: Look) -> Json:
             "width": 5,
         },
         "marker": look.marker(verdict in RESOLVED, 12),
-        "text": [f"{plain(verdict)}: {value:+.2f} % {_interval(row)}"],
+        "text": [plain(f"{verdict}: {value:+.2f} %, {interval(row).text}")],
         "hoverinfo": "text",
     }
 
 
 def answer_table(rows: Sequence[Row]) -> Table:
     """One line per recipe: verdict, quality, and the cost of its format on one device."""
-    quality = of_kind(rows, "fidelity", operand="output")
     costs = _costs(rows)
+    outputs = [row for row in fidelity_summary(rows) if row.config.get("operand") == "output"]
     kinds = ("comparison", "training", "fidelity", "codesign")
     recipes = names([row for kind in kinds for row in of_kind(rows, kind)], "recipe")
-    places = {
-        "area": names(costs, "library"),
-        "energy": names(costs, "library"),
-        "step_time": names(costs, "device"),
-    }
-    columns = [
-        Column("recipe"),
-        Column("verdict"),
+    columns = (
+        *map(Column, ("recipe", "verdict")),
         Column("loss degradation", "%"),
         Column("interval", "%"),
         Column("gain"),
         Column("SQNR", "dB"),
         *(
             Column(
-                f"{name.replace('_', ' ')}, {', '.join(place)}",
+                ", ".join([name.replace("_", " "), *names(costs, place)]),
                 common_unit(quantities(costs, name)),
             )
-            for name, place in places.items()
+            for name, place in COSTS.items()
         ),
-    ]
-    lines = tuple(_line(recipe, rows, last_step(quality), costs) for recipe in recipes)
+    )
     return Table(
         "answer",
         "Quality and cost per recipe",
-        tuple(columns),
-        lines,
-        "Loss is of the validation text against bf16, seeds paired. Gain and SQNR are medians over "
-        "layers, GEMMs and seeds of the GEMM outputs against FP32, at the last observed step.",
+        columns,
+        tuple(_line(recipe, rows, outputs, costs) for recipe in recipes),
+        f"Loss is of the validation text against {baseline(rows)}, seeds paired. Gain and SQNR are "
+        "of the GEMM outputs against FP32: the middle one of fprop, dgrad and wgrad, each the mean "
+        "over layers, steps and seeds.",
     ).without_empty_columns()
 
 
@@ -166,33 +188,32 @@ def _costs(rows: Sequence[Row]) -> list[Row]:
 
 
 def _line(
-    recipe: str, rows: Sequence[Row], quality: list[Row], costs: list[Row]
+    recipe: str, rows: Sequence[Row], outputs: Sequence[Row], costs: Sequence[Row]
 ) -> tuple[Cell, ...]:
     against = [
         row
         for row in verdicts(rows)
-        if row.config.get("recipe") == recipe and row.config.get("baseline") == BASELINE
+        if (row.config.get("recipe"), row.config.get("baseline")) == (recipe, baseline(rows))
     ]
-    observed = [row for row in quality if row.config.get("recipe") == recipe]
-    cost = [row for row in costs if row.config.get("recipe") == recipe]
 
-    def middle(found: list[Row], name: str) -> Quantity | None:
-        return median(quantities(found, name))
+    def middle(found: Sequence[Row], name: str, style: str = "") -> Cell:
+        mine = [row for row in found if row.config.get("recipe") == recipe]
+        return number_cell(median(quantities(mine, name)), style)
 
     return (
         text_cell(recipe),
         text_cell(against[0].facts.get("verdict") if against else _without_verdict(recipe, rows)),
-        number_cell(middle(against, "degradation_percent"), "+.2f"),
-        text_cell(_interval(against[0]) if against else None),
-        number_cell(middle(observed, "gain"), ".4f"),
-        number_cell(middle(observed, "sqnr_db"), ".2f"),
-        *(number_cell(middle(cost, name)) for name in ("area", "energy", "step_time")),
+        middle(against, "degradation_percent", "+.2f"),
+        interval(against[0]) if against else Cell(ABSENT),
+        middle(outputs, "gain", ".4f"),
+        middle(outputs, "sqnr_db", ".2f"),
+        *(middle(costs, name) for name in COSTS),
     )
 
 
 def _without_verdict(recipe: str, rows: Sequence[Row]) -> str:
     """Why a recipe has no verdict against the baseline."""
-    if recipe == BASELINE:
+    if recipe == baseline(rows):
         return "baseline"
     ends = {row.status for row in of_kind(rows, "training", recipe=recipe)}
     return "not compared" if not ends or "ok" in ends else " and ".join(sorted(ends))

@@ -8,7 +8,6 @@ from typing import Any
 
 from reports.section import Code, Section, Sentences, Terms
 from reports.table import ORIGINS, Cell, Column, Table
-from suites.rows import Row
 
 METHOD = (
     "Every recipe starts from the same weights and sees the same batches in the same order; only "
@@ -45,7 +44,7 @@ GLOSSARY = (
 )
 
 
-def method(rows: Sequence[Row]) -> Section:
+def method() -> Section:
     """How the numbers came about and what they cannot say."""
     origins = tuple((f"{name}: {meaning}.",) for name, meaning in ORIGINS.items())
     return Section(

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from reports.labels import label
 from reports.section import Figure, Json, Section
-from reports.select import grouped, last_step, median, names, of_kind, quantities
+from reports.select import fidelity_summary, grouped, middles, names, observations, quantities
 from reports.style import Look, axis, in_panel, looks, panels, plain, reference
-from reports.table import Column, Table, common_unit, number_cell, text_cell
+from reports.table import common_unit
+from reports.tables import OPERANDS, pivot
 from suites.rows import Row
 
 QUESTIONS = {
@@ -23,12 +24,11 @@ DESCRIPTIONS = {
 
 def section(rows: Sequence[Row]) -> Section:
     """Gain and SQNR of every GEMM output, and the operands condensed."""
-    observed = last_step(of_kind(rows, "fidelity"))
-    outputs = [row for row in observed if row.config.get("operand") == "output"]
+    outputs = [row for row in observations(rows) if row.config.get("operand") == "output"]
     found = (
         layer_figure(outputs, "gain", looks(rows)),
         layer_figure(outputs, "sqnr_db", looks(rows)),
-        operand_table(observed),
+        OPERANDS.table(fidelity_summary(rows)),
     )
     return Section(
         "fidelity",
@@ -64,69 +64,28 @@ def layer_figure(outputs: Sequence[Row], quantity: str, look: dict[str, Look]) -
         DESCRIPTIONS[quantity],
         data,
         layout,
-        layer_table(outputs, quantity),
-        "Median over seeds." if len(names(outputs, "seed")) > 1 else "",
+        pivot(
+            f"layers-{quantity}",
+            f"{label(quantity).title} per layer and GEMM",
+            outputs,
+            ("recipe", "layer"),
+            "gemm",
+            quantity,
+        ),
+        "Medians over seeds." if len(names(outputs, "seed")) > 1 else "",
     )
 
 
 def _marks(recipe: str, group: Sequence[Row], quantity: str, look: Look, panel: int) -> Json:
     layers = grouped(group, "layer")
-    middles = [median(quantities(found, quantity)) for found in layers.values()]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": plain(recipe),
         "legendgroup": plain(recipe),
         "showlegend": panel == 0,
-        "x": [middle.value if middle else None for middle in middles],
+        "x": middles(layers.values(), quantity),
         "y": [plain(layer) for (layer,) in layers],
         "marker": look.marker(),
         **in_panel(panel),
     }
-
-
-def layer_table(outputs: Sequence[Row], quantity: str) -> Table:
-    """The numbers behind the marks: a line per recipe and layer, a column per GEMM."""
-    gemms = names(outputs, "gemm")
-    unit = common_unit(quantities(outputs, quantity))
-    lines = tuple(
-        (
-            text_cell(recipe),
-            text_cell(layer),
-            *(
-                number_cell(
-                    median(quantities(of_kind(group, "fidelity", gemm=gemm), quantity)),
-                    label(quantity).style,
-                )
-                for gemm in gemms
-            ),
-        )
-        for (recipe, layer), group in grouped(outputs, "recipe", "layer").items()
-    )
-    columns = (Column("recipe"), Column("layer"), *(Column(gemm, unit) for gemm in gemms))
-    return Table(
-        f"layers-{quantity}", f"{label(quantity).title} per layer and GEMM", columns, lines
-    )
-
-
-def operand_table(observed: Sequence[Row]) -> Table:
-    """Medians over layers and seeds for every operand and output of the three GEMMs."""
-    shown = ("gain", "sqnr_db", "relative_l2", "utilisation")
-    lines = tuple(
-        (
-            *map(text_cell, key),
-            *(number_cell(median(quantities(group, name)), label(name).style) for name in shown),
-        )
-        for key, group in grouped(observed, "recipe", "gemm", "operand").items()
-    )
-    columns = (
-        *map(Column, ("recipe", "GEMM", "operand")),
-        *(Column(label(name).title, common_unit(quantities(observed, name))) for name in shown),
-    )
-    return Table(
-        "operands",
-        "Operands and outputs",
-        columns,
-        lines,
-        "Medians over layers and seeds at the last observed step.",
-    ).without_empty_columns()

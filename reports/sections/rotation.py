@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from reports.labels import label
 from reports.section import Figure, Json, Section
-from reports.select import grouped, median, names, of_kind, quantities
+from reports.select import grouped, middles, names, of_kind, quantities
 from reports.style import Look, axis, in_panel, looks, panels, plain, reference
 from reports.table import common_unit
 from reports.tables import BIAS
@@ -65,12 +65,11 @@ def rotation_figure(found: Sequence[Row], quantity: str, look: dict[str, Look]) 
 
 def _step(fmt: str, group: Sequence[Row], quantity: str, look: Look, panel: int) -> Json:
     sizes = grouped(group, "hadamard")
-    middles = [median(quantities(rows, quantity)) for rows in sizes.values()]
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": plain(fmt),
-        "x": [middle.value if middle else None for middle in middles],
+        "x": middles(sizes.values(), quantity),
         "y": [plain(fmt)] * len(sizes),
         "text": [plain(f"{fmt}, Hadamard {size or 'none'}") for (size,) in sizes],
         "hoverinfo": "text+x",

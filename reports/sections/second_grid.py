@@ -1,0 +1,42 @@
+"""The vendor's question: what does a uniform grid beside E2M1 cost, and what does it buy?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reports.section import Section
+from reports.select import names, of_kind
+from reports.tables import pivot
+from suites.rows import Row
+
+JOINT = "+"  # in the name of a unit that does several grids
+
+
+def section(rows: Sequence[Row]) -> Section:
+    """Area and energy of units for one grid and for both; signal with and without rotation."""
+    circuits = of_kind(rows, "circuit")
+    joint = [name for name in names(circuits, "format") if JOINT in name]
+    single = [grid for name in joint for grid in name.split(JOINT)]
+    units = [row for row in circuits if str(row.config.get("format")) in (*joint, *single)]
+    bias = [row for row in of_kind(rows, "bias") if str(row.config.get("format")) in single]
+    key = ("library", "lanes", "part")
+    tables = (
+        pivot("second-area", "What it costs: area", units, key, "format", "area_um2"),
+        pivot("second-energy", "Energy per MAC", units, key, "format", "energy_fj_per_mac"),
+        pivot(
+            "second-sqnr",
+            "What it buys: SQNR",
+            bias,
+            ("distribution", "hadamard"),
+            "format",
+            "sqnr_db",
+            "What it buys in loss is under The answer.",
+        ),
+    )
+    return Section(
+        "second-grid",
+        "A uniform grid beside E2M1",
+        "One unit that multiplies either grid, block by block, beside units that do one.",
+        tuple(table.with_constants_noted() for table in tables if table) if joint else (),
+        "--suite hardware --format e2m1 --format e1m2",
+    )
