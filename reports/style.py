@@ -76,8 +76,8 @@ def axis(title: str, unit: str = "", **options: Any) -> Json:
     return {"title": {"text": text}, "automargin": True, "zeroline": False, **options}
 
 
-def panels(titles: Sequence[str], x: Json, y: Json, height: int, shared: bool = True) -> Json:
-    """The layout of plots side by side, on the same axes or each on its own.
+def panels(titles: Sequence[str], x: Json, y: Json, height: int, share: str = "xy") -> Json:
+    """The layout of plots side by side; ``share`` names the axes that they have in common.
 
     Narrow pages stack them. The n-th panel (from 0) is drawn by traces made with ``in_panel(n)``.
     """
@@ -90,8 +90,9 @@ def panels(titles: Sequence[str], x: Json, y: Json, height: int, shared: bool = 
         layout[f"yaxis{suffix}"] = {**y, "anchor": f"x{suffix}"}
         if i:
             layout[f"yaxis{suffix}"]["title"] = {"text": ""}
-        if i and shared:
+        if i and "x" in share:
             layout[f"xaxis{suffix}"]["matches"] = "x"
+        if i and "y" in share:
             layout[f"yaxis{suffix}"].update(matches="y", showticklabels=False)
         layout["annotations"].append(
             {
@@ -106,6 +107,11 @@ def panels(titles: Sequence[str], x: Json, y: Json, height: int, shared: bool = 
             }
         )
     return layout
+
+
+def axis_title(layout: Json, index: int, title: str, unit: str = "") -> None:
+    """Name the x axis of one panel, where panels show different quantities."""
+    layout[f"xaxis{_suffix(index)}"]["title"] = axis(title, unit)["title"]
 
 
 def in_panel(index: int) -> Json:

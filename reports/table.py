@@ -25,6 +25,7 @@ ORIGINS = {
     "published": "quoted from a source that is named beside it",
 }
 ABSENT = "n/a"
+PRINTED_UNITS = {"1": "", "um2": "µm²", "us": "µs"}
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ class Table:
             and not self.is_numeric(i)
             and len({cell.text for cell in self.column(i)}) == 1
         ]
-        facts = ", ".join(f"{self.columns[i].title} {self.rows[0][i].text}" for i in same)
+        said = [(self.columns[i].title, self.rows[0][i].text) for i in same]
+        facts = ", ".join(f"{title} {text}" for title, text in said if text != "all")
         kept = [i for i in range(len(self.columns)) if i not in same]
         note = f"{self.note} In all lines: {facts}." if facts else self.note
         return replace(self._with_columns(kept), note=note.strip())
@@ -168,4 +170,7 @@ def significant(value: float) -> str:
 def common_unit(quantities: Iterable[Quantity | None]) -> str:
     """The one unit that the quantities share; empty for ratios, and when there are several."""
     units = {quantity.unit for quantity in quantities if quantity is not None}
-    return units.pop() if len(units) == 1 and units != {"1"} else ""
+    if len(units) != 1:
+        return ""
+    unit = units.pop()
+    return PRINTED_UNITS.get(unit, unit)

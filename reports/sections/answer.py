@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.section import Figure, Json, Section, Sentence, Sentences
+from reports.sections.pareto import COSTS, first_place, place_of
 from reports.select import baseline, fidelity_summary, median, names, of_kind, quantities
 from reports.style import Look, axis, looks, plain
 from reports.table import ABSENT, Cell, Column, Table, common_unit, number_cell, text_cell
@@ -14,7 +15,6 @@ from suites.rows import Row
 METRIC = "validation_loss"
 RESOLVED = ("better", "worse")
 MOST_PAIRS = 8
-COSTS = {"area": "library", "energy": "library", "step_time": "device"}
 
 
 def section(rows: Sequence[Row]) -> Section:
@@ -149,7 +149,7 @@ def _interval_mark(row: Row, look: Look) -> Json:
 
 def answer_table(rows: Sequence[Row]) -> Table:
     """One line per recipe: verdict, quality, and the cost of its format on one device."""
-    costs = _costs(rows)
+    costs = of_kind(rows, "codesign")
     outputs = [row for row in fidelity_summary(rows) if row.config.get("operand") == "output"]
     kinds = ("comparison", "training", "fidelity", "codesign")
     recipes = names([row for kind in kinds for row in of_kind(rows, kind)], "recipe")
@@ -160,11 +160,8 @@ def answer_table(rows: Sequence[Row]) -> Table:
         Column("gain"),
         Column("SQNR", "dB"),
         *(
-            Column(
-                ", ".join([name.replace("_", " "), *names(costs, place)]),
-                common_unit(quantities(costs, name)),
-            )
-            for name, place in COSTS.items()
+            Column(place_of(costs, cost), common_unit(quantities(first_place(costs, cost), cost)))
+            for cost in COSTS
         ),
     )
     return Table(
@@ -176,15 +173,6 @@ def answer_table(rows: Sequence[Row]) -> Table:
         "of the GEMM outputs against FP32: the middle one of fprop, dgrad and wgrad, each the mean "
         "over layers, steps and seeds.",
     ).without_empty_columns()
-
-
-def _costs(rows: Sequence[Row]) -> list[Row]:
-    """The co-design rows of the first device and library; the Pareto plots show the others."""
-    found = of_kind(rows, "codesign")
-    for key in ("device", "library"):
-        first = names(found, key)[:1]
-        found = [row for row in found if key not in row.config or [str(row.config[key])] == first]
-    return found
 
 
 def _line(
@@ -207,7 +195,7 @@ def _line(
         interval(against[0]) if against else Cell(ABSENT),
         middle(outputs, "gain", ".4f"),
         middle(outputs, "sqnr_db", ".2f"),
-        *(middle(costs, name) for name in COSTS),
+        *(middle(first_place(costs, cost), cost) for cost in COSTS),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reports.labels import label
 from reports.section import Figure, Json, Section
 from reports.select import grouped, middles, names, of_kind, quantities
 from reports.style import COLOURS, axis, in_panel, panels, plain
@@ -17,7 +18,10 @@ PATTERNS = ("", "/", ".", "x", "-", "\\", "+", "|")
 
 def section(rows: Sequence[Row]) -> Section:
     """Area by part per library, every part in a table, and the second model of area."""
-    found = (area_figure(of_kind(rows, "circuit")), CIRCUITS.table(rows), AREA.table(rows))
+    figure = part_figure(
+        of_kind(rows, "circuit"), "area_um2", "circuit-area", "Which part takes the area?"
+    )
+    found = (figure, CIRCUITS.table(rows), AREA.table(rows))
     return Section(
         "circuits",
         "Circuits",
@@ -29,35 +33,42 @@ def section(rows: Sequence[Row]) -> Section:
     )
 
 
-def area_figure(found: Sequence[Row]) -> Figure | None:
+def part_figure(found: Sequence[Row], quantity: str, id: str, title: str) -> Figure | None:
     """Stacked bars, one panel per library; a total that rows give is left to the table."""
     parts = [row for row in found if row.config.get("part") != TOTAL]
-    if not quantities(parts, "area_um2"):
+    if not quantities(parts, quantity):
         return None
     libraries = names(parts, "library") or [""]
     layout = panels(
         libraries,
-        axis("area", common_unit(quantities(parts, "area_um2"))),
+        axis(label(quantity).title, common_unit(quantities(parts, quantity))),
         axis("", autorange="reversed"),
         height=140 + 40 * len(names(parts, "format")),
-        shared=False,
+        share="y",
     )
     shown = names(parts, "part")
     data = [
-        _bars(part, group, shown.index(part), libraries.index(library))
+        _bars(part, group, quantity, shown.index(part), libraries.index(library))
         for (library, part), group in grouped(parts, "library", "part").items()
     ]
     return Figure(
-        "circuit-area",
-        "Which part takes the area?",
-        "Area of each part of the dot-product unit of each format, one panel per library.",
+        id,
+        title,
+        f"{label(quantity).title} of each part of each unit, one panel per library.",
         data,
         {**layout, "barmode": "stack", "bargap": 0.45},
-        pivot("circuit-area", "Area by part", found, ("library", "part"), "format", "area_um2"),
+        pivot(
+            id,
+            f"{label(quantity).title} by part",
+            found,
+            ("library", "part"),
+            "format",
+            quantity,
+        ),
     )
 
 
-def _bars(part: str, group: Sequence[Row], index: int, panel: int) -> Json:
+def _bars(part: str, group: Sequence[Row], quantity: str, index: int, panel: int) -> Json:
     formats = grouped(group, "format")
     return {
         "type": "bar",
@@ -66,10 +77,15 @@ def _bars(part: str, group: Sequence[Row], index: int, panel: int) -> Json:
         "legendgroup": plain(part),
         "showlegend": panel == 0,
         "y": [plain(name) for (name,) in formats],
-        "x": middles(formats.values(), "area_um2"),
+        "x": middles(formats.values(), quantity),
         "marker": {
             "color": COLOURS[index % len(COLOURS)],
-            "pattern": {"shape": PATTERNS[index % len(PATTERNS)], "fgopacity": 0.45},
+            "pattern": {
+                "shape": PATTERNS[index % len(PATTERNS)],
+                "fillmode": "overlay",
+                "fgcolor": "rgba(255,255,255,0.55)",
+                "size": 7,
+            },
         },
         **in_panel(panel),
     }

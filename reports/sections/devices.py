@@ -65,7 +65,7 @@ def device_figure(
         axis(label(quantity).title, unit, rangemode="tozero"),
         axis("", autorange="reversed"),
         height=130 + 40 * len(names(found, "device")),
-        shared=len(models) > 1,
+        share="y",
     )
     data = [
         _marks(name, group, quantity, look[name], models.index(model))

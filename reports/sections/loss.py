@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reports.section import Figure, Json, Section
 from reports.select import grouped, of_kind
 from reports.style import Look, axis, in_panel, looks, panels, plain
-from reports.table import Column, Table, significant, text_cell
+from reports.table import Cell, Column, Table, significant, text_cell
 from reports.tables import TRAINING
 from suites.rows import Row, Series
 
@@ -29,6 +29,7 @@ class Curve:
     high: list[float]
     points: int
     holes: int
+    origin: str
 
 
 def section(rows: Sequence[Row]) -> Section:
@@ -45,12 +46,12 @@ def section(rows: Sequence[Row]) -> Section:
     )
 
 
-def condense(series: Sequence[Series], bins: int = BINS) -> Curve:
+def condense(series: Sequence[Series], origin: str, bins: int = BINS) -> Curve:
     """The curves of several seeds as one; holes (diverged steps) are counted and left out."""
     points = [(x, y) for one in series for x, y in zip(one.x, one.y, strict=True) if x is not None]
     kept = [(x, y) for x, y in points if y is not None]
     if not kept:
-        return Curve([], [], [], [], len(points), len(points))
+        return Curve([], [], [], [], len(points), len(points), origin)
     first, last = min(kept)[0], max(kept)[0]
     width = (last - first) / bins or 1.0
     filled: dict[int, list[tuple[float, float]]] = {}
@@ -65,6 +66,7 @@ def condense(series: Sequence[Series], bins: int = BINS) -> Curve:
         [max(ys) for ys in heights],
         len(points),
         len(points) - len(kept),
+        origin,
     )
 
 
@@ -72,7 +74,10 @@ def curves_figure(rows: Sequence[Row]) -> Figure | None:
     """Training loss on the left, validation loss on the right, one look per recipe."""
     runs = grouped(of_kind(rows, "training"), "recipe")
     curves = {
-        (recipe, name): condense([row.series[name] for row in group if name in row.series])
+        (recipe, name): condense(
+            [row.series[name] for row in group if name in row.series],
+            group[0].quantity("validation_loss").origin,
+        )
         for (recipe,), group in runs.items()
         for name in PANELS
     }
@@ -91,7 +96,7 @@ def curves_figure(rows: Sequence[Row]) -> Figure | None:
         axis("step"),
         axis("loss", unit),
         height=440,
-        shared=False,
+        share="",
     )
     _zoom_to_second_half(layout, [c for (_, name), c in curves.items() if name == PANELS[1]])
     drawn, points = (
@@ -155,27 +160,17 @@ def _traces(recipe: str, curve: Curve, look: Look, panel: int) -> list[Json]:
 
 def _end_table(curves: dict[tuple[str, str], Curve]) -> Table:
     """Where each drawn curve begins and ends."""
-    columns = (
-        "recipe",
-        "curve",
-        "points",
-        "without a value",
-        "first bin",
-        "last bin",
-        "range in it",
-    )
+    columns = ("recipe", "curve", "first bin", "last bin", "smallest in it", "largest in it")
     lines = tuple(
-        tuple(
-            text_cell(item)
-            for item in (
-                recipe,
-                name.replace("_", " "),
-                curve.points,
-                curve.holes,
-                significant(curve.mean[0]),
-                significant(curve.mean[-1]),
-                f"{significant(curve.low[-1])} to {significant(curve.high[-1])}",
-            )
+        (
+            text_cell(recipe),
+            text_cell(
+                f"{name.replace('_', ' ')}, {curve.points:,} points, {curve.holes:,} not finite"
+            ),
+            *(
+                Cell(significant(value), value, curve.origin)
+                for value in (curve.mean[0], curve.mean[-1], curve.low[-1], curve.high[-1])
+            ),
         )
         for (recipe, name), curve in curves.items()
     )

@@ -7,63 +7,73 @@ from collections.abc import Sequence
 from reports.labels import label
 from reports.section import Figure, Json, Section
 from reports.select import names, of_kind, quantities
-from reports.style import Look, axis, in_panel, looks, panels, plain
+from reports.style import Look, axis, axis_title, in_panel, looks, panels, plain
 from reports.table import common_unit, number_cell
 from reports.tables import CODESIGN
 from suites.rows import Row
 
-QUESTIONS = {
-    "area": ("library", "Who gives the most quality per area?"),
-    "energy": ("library", "Who gives the most quality per joule?"),
-    "step_time": ("device", "Who gives the most quality per second?"),
-}
+COSTS = {"area": "library", "energy": "library", "step_time": "device"}
 
 
 def section(rows: Sequence[Row]) -> Section:
-    """A plot per cost, with a panel per library or device."""
+    """Plots of the first library and device; the table has all of them."""
     found = of_kind(rows, "codesign")
-    figures = (pareto_figure(found, cost, looks(rows)) for cost in QUESTIONS)
+    figure = pareto_figure(found, looks(rows))
     return Section(
         "pareto",
         "Quality against cost",
-        "Down and to the left is better. Filled points are on the front: nothing else is better in "
-        "both.",
-        tuple(figure for figure in figures if figure),
+        "Filled points are on the Pareto front: nothing else is better in both quality and cost.",
+        (figure, CODESIGN.table(found)) if figure else (),
         "--suite codesign",
     )
 
 
-def pareto_figure(found: Sequence[Row], cost: str, look: dict[str, Look]) -> Figure | None:
-    """Loss degradation (or, where no loss is known, SQNR) over one cost."""
-    place, title = QUESTIONS[cost]
+def first_place(found: Sequence[Row], cost: str) -> list[Row]:
+    """The rows with that cost, on the first library or device that has it."""
+    place = COSTS[cost]
+    priced = [row for row in found if row.quantity(cost).value is not None]
+    first = names(priced, place)[:1]
+    return [row for row in priced if names([row], place) == first]
+
+
+def place_of(found: Sequence[Row], cost: str) -> str:
+    """The cost and the library or device it is of, as a heading."""
+    return ", ".join([label(cost).title, *names(first_place(found, cost), COSTS[cost])])
+
+
+def pareto_figure(found: Sequence[Row], look: dict[str, Look]) -> Figure | None:
+    """Loss degradation (or, where no loss is known, SQNR) over each cost."""
     quality = "loss_degradation" if quantities(found, "loss_degradation") else "sqnr_db"
-    drawn = [row for row in found if _has(row, cost) and _has(row, quality)]
-    if not drawn:
+    judged = [row for row in found if row.quantity(quality).value is not None]
+    costs = [cost for cost in COSTS if first_place(judged, cost)]
+    if not costs:
         return None
-    places = names(drawn, place) or [""]
+    unit = common_unit(quantities(judged, quality))
     layout = panels(
-        places,
-        axis(label(cost).title, common_unit(quantities(drawn, cost))),
-        axis(label(quality).title, common_unit(quantities(drawn, quality))),
-        height=380,
-        shared=False,
+        [place_of(judged, cost) for cost in costs],
+        axis(""),
+        axis(label(quality).title, unit),
+        height=400,
+        share="y",
     )
+    for i, cost in enumerate(costs):
+        priced = first_place(judged, cost)
+        axis_title(layout, i, label(cost).title, common_unit(quantities(priced, cost)))
+    better = "Down and to the left" if quality == "loss_degradation" else "Up and to the left"
     return Figure(
-        f"pareto-{cost}",
-        title,
-        f"{label(quality).title} of each format and recipe over {label(cost).title}; the table "
-        "says which are on the Pareto front.",
+        "pareto",
+        "What does quality cost in area, energy and time?",
+        f"{label(quality).title} of each format and recipe over each cost; the table says which "
+        "are on the Pareto front.",
         [
-            _point(row, cost, quality, look, places.index(str(row.config.get(place, ""))))
-            for row in drawn
+            _point(row, cost, quality, look, i)
+            for i, cost in enumerate(costs)
+            for row in first_place(judged, cost)
         ],
         {**layout, "showlegend": False},
-        CODESIGN.table(drawn),
+        CODESIGN.table(judged),
+        f"{better} is better.",
     )
-
-
-def _has(row: Row, name: str) -> bool:
-    return row.quantity(name).value is not None
 
 
 def _point(row: Row, cost: str, quality: str, look: dict[str, Look], panel: int) -> Json:

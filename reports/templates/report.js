@@ -22,8 +22,8 @@ function themed(layout) {
   const { ink, soft, rule, paper, family } = theme();
   const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: soft, tickfont: { color: soft } };
   const result = {
-    legend: { orientation: "h", yanchor: "bottom", y: 1.08, x: 0 },
-    margin: { l: 8, r: 16, t: 48, b: 8 },
+    legend: { orientation: "h", yref: "container", y: 1, yanchor: "top", x: 0 },
+    margin: { l: 8, r: 16, t: (layout.showlegend === false ? 16 : 44) + (layout.meta ? 22 : 0), b: 8 },
     hovermode: "closest",
     ...structuredClone(layout),
     font: { family, size: 13, color: ink },
@@ -56,7 +56,6 @@ function stacked(layout, count) {
     layout.annotations[i].y = top;
   }
   layout.height *= 0.85 * count;
-  layout.legend.y = 1 + 0.08 / count;
   return layout;
 }
 
