@@ -189,8 +189,8 @@ class EnergyWindow:
         counted = None
         if self._before is not None and after is not None:
             counted = after - self._before
-            if counted < 0:
-                counted, self._reason = None, "the energy counter was reset during the window"
+            if counted <= 0:
+                counted, self._reason = None, "the energy counter stood still or was reset in the window"
         if counted is not None and seconds < MIN_WINDOW_SECONDS:
             why = f"window of {seconds:.3g} s is too short: {MIN_WINDOW_SECONDS:g} s are needed"
             return Reading(seconds, None, "none", counted, sampled, None, why)
