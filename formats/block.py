@@ -25,9 +25,9 @@ class BlockFormat:
     """A number format for the operands of a GEMM.
 
     Attributes:
-        block: (rows, columns) of the block that shares one scale; columns run along the contraction.
+        block: (rows, columns) that share one scale; columns run along the contraction.
         tensor_scale: whether an FP32 scale of the whole tensor stands behind the block scales.
-        gain: measured <x,Q(x)>/<x,x> under rounding to nearest that decoded values are divided by; 1
+        gain: <x,Q(x)>/<x,x> under rounding to nearest, which decoded values are divided by; 1
             leaves them as they are. Stochastic rounding has no such bias and is left alone.
         path: the file that the format was read from.
     """
@@ -68,7 +68,7 @@ class BlockFormat:
         return self.element.bits + self.scale.format.bits / math.prod(self.block)
 
     def storage_bytes(self, shape: tuple[int, int]) -> int:
-        """Bytes that a (rows, columns) operand takes, padding to whole blocks and all scales included."""
+        """Bytes of a (rows, columns) operand, padding to whole blocks and all scales included."""
         if self.element is None or self.scale is None:
             return math.prod(shape) * HIGH_PRECISION_BITS // 8
         blocks = math.prod(-(-size // edge) for size, edge in zip(shape, self.block, strict=True))

@@ -9,9 +9,9 @@ the even code included, so that rounding needs comparisons only and cannot be of
 
 Three kinds of table exist, which differ in how codes are laid out:
 
-* float (E2M1, E1M2, ...): sign-magnitude, the magnitude code is exponent field then mantissa field;
+* float (E2M1, E1M2, ...): sign-magnitude, exponent field above mantissa field;
 * int (INT4): two's complement, the most negative code is unused so that the grid is symmetric;
-* values: a list of magnitudes (a sign bit is added) or, with any negative value, the signed code book.
+* values: a list of magnitudes (a sign bit is added) or, if any is negative, the signed code book.
 
 Sign-magnitude grids keep the sign of zero; the others have one zero.
 """
@@ -29,7 +29,7 @@ MAX_BITS = 8
 
 @dataclass(frozen=True)
 class FloatSpec:
-    """A minifloat without infinities: value = 2^(field - bias) * (1 + m/2^mantissa), field 0 subnormal."""
+    """A minifloat without infinities: 2^(field - bias) * (1 + m/2^mantissa), field 0 subnormal."""
 
     exponent: int
     mantissa: int
@@ -107,7 +107,7 @@ class Grid:
         Values are rounded to FP32, the precision in which elements are worked with.
 
         Raises:
-            ValueError: empty, not finite, not strictly increasing, without 0, or too many for 4 bits.
+            ValueError: empty, not finite, not strictly increasing, without 0, too many for 4 bits.
         """
         table = tuple(_to_float32(value) for value in values)
         signed = any(value < 0 for value in table)
@@ -122,7 +122,9 @@ class Grid:
                 f"got {len(table)}"
             )
         if 0.0 not in table or len(table) < 2:
-            raise ValueError("grid values must contain 0 and one more: padding and empty blocks are 0")
+            raise ValueError(
+                "grid values must contain 0 (padding and empty blocks are 0) and more"
+            )
         unused = (math.nan,) * (limit - len(table))
         if signed:
             return cls("values", 4, table + unused, False)
@@ -196,22 +198,23 @@ class Grid:
         return (numerator // (numerator & -numerator)).bit_length() - 1
 
     def thresholds(self, precision: int = 24) -> tuple[float, ...]:
-        """For each pair of neighbours, the smallest number that rounds to the upper one.
+        """For each pair of neighbouring levels, the smallest number that rounds to the upper one.
 
         Args:
-            precision: significand bits of the numbers to be compared (24 for FP32, 53 for float64).
+            precision: significand bits of the numbers compared (24 for FP32, 53 for float64).
         """
-        pairs = zip(self.levels, self.levels[1:], strict=False)
-        return tuple(
-            _smallest_above(
-                (Fraction(low) + Fraction(high)) / 2, not self._tie_goes_up(index), precision
-            )
-            for index, (low, high) in enumerate(pairs)
-        )
+        return nearest_even_thresholds(self.levels, self.level_codes, precision)
 
-    def _tie_goes_up(self, index: int) -> bool:
-        """Whether a tie between levels index and index + 1 goes up: to the level whose code is even."""
-        return self.level_codes[index + 1] % 2 == 0
+
+def nearest_even_thresholds(
+    levels: tuple[float, ...], codes: tuple[int, ...], precision: int = 24
+) -> tuple[float, ...]:
+    """Where rounding to nearest, ties to the even code, steps up along a code book."""
+    pairs = zip(levels, levels[1:], codes[1:], strict=False)
+    return tuple(
+        _smallest_above((Fraction(low) + Fraction(high)) / 2, upper_code % 2 == 1, precision)
+        for low, high, upper_code in pairs
+    )
 
 
 def _with_signs(magnitudes: list[float]) -> tuple[float, ...]:

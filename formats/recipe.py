@@ -1,13 +1,13 @@
 """Recipe: what each operand of each training GEMM goes through.
 
-A linear layer trains with three GEMMs, each of which multiplies two operands along a contraction axis:
+A linear layer trains with three GEMMs, each of two operands along a contraction axis:
 
     fprop   Y  = X W^T      contracts in-features     operands x.fprop,  w.fprop
     dgrad   dX = dY W       contracts out-features    operands dy.dgrad, w.dgrad
     wgrad   dW = dY^T X     contracts tokens          operands dy.wgrad, x.wgrad
 
-Both operands of a GEMM are rotated by the same random Hadamard transform or neither is: rotating one
-of them, or each by its own signs, cannot be written down here.
+Both operands of a GEMM are rotated by the same random Hadamard transform or neither is: rotating
+one of them, or each by its own signs, cannot be written down here.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Recipe:
 
 
 def plain_recipe(fmt: BlockFormat) -> Recipe:
-    """The simplest recipe of a format: it on all six operands, stochastic rounding on dY, no Hadamard."""
+    """The simplest recipe of a format: it on all operands, stochastic rounding on dY, no RHT."""
     operands = {
         name: Operand(fmt, "stochastic" if name.startswith("dy.") else "nearest")
         for name in OPERANDS

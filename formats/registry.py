@@ -2,7 +2,8 @@
 
 Built-in records lie in ``library/`` and ``recipes/`` beside this file. A user's folder, added by
 ``add_formats_dir`` or the environment variable GRIDBENCH_FORMATS_DIR, holds formats in itself and
-recipes in its subfolder ``recipes``. Names are unique; replacing a built-in takes ``overrides: true``.
+recipes in its subfolder ``recipes``. Names are unique; replacing a built-in takes
+``overrides: true``.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class _Shelf(Generic[AnyRecord]):
             return Path(name_or_path)
         files = self.files()
         if name_or_path not in files:
-            hint = did_you_mean(name_or_path, files)
-            raise ValueError(f"unknown {self.kind} '{name_or_path}'{hint} (known: {', '.join(files)})")
+            hint = did_you_mean(name_or_path, files) or f"; known: {', '.join(files)}"
+            raise ValueError(f"unknown {self.kind} '{name_or_path}'{hint}")
         return files[name_or_path]
 
     def read(self, path: Path) -> AnyRecord:
@@ -67,11 +68,13 @@ class _Shelf(Generic[AnyRecord]):
         builtin = dict(found)
         for folder in _user_dirs():
             for path in sorted((folder / self.subfolder).glob("*.yaml")):
-                if path.stem in found and found[path.stem] != builtin.get(path.stem):
-                    raise YamlFileError(f"{path}:1:1: a second '{path.stem}' beside {found[path.stem]}")
+                other = found.get(path.stem)
+                if other is not None and other != builtin.get(path.stem):
+                    raise YamlFileError(f"{path}:1:1: a second '{path.stem}' beside {other}")
                 if path.stem in builtin and not self.read(path).overrides:
                     raise YamlFileError(
-                        f"{path}:1:1: replaces the built-in '{path.stem}'; say 'overrides: true' to mean it"
+                        f"{path}:1:1: replaces the built-in '{path.stem}'; "
+                        "say 'overrides: true' to mean it"
                     )
                 found[path.stem] = path
         return found
@@ -126,7 +129,10 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
 
     def find_format(name: str) -> BlockFormat:
         beside = path.parent / name
-        return load_format(beside if name.endswith(".yaml") and beside.is_file() else name)
+        try:
+            return load_format(beside if name.endswith(".yaml") and beside.is_file() else name)
+        except ValueError as error:
+            raise YamlFileError(f"{path}: {error}") from error
 
     return record.build(path, find_format)
 

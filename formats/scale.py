@@ -1,8 +1,8 @@
 """ScaleFormat: how a block's scale is stored, and ScaleRule: how an amax becomes that scale.
 
-A stored scale is a code book too. E4M3 and UE5M3 round to nearest, ties to even, and saturate; E8M0
-holds powers of two only, and which power an amax becomes is a *rule* that changes results, so it has
-no default (OCP MX 1.0 says floor; hardware and libraries also use the other three):
+A stored scale is a code book too. E4M3 and UE5M3 round to nearest, ties to even, and saturate. E8M0
+holds powers of two only, and which power an amax becomes is a *rule* that changes results, so it
+has no default (OCP MX 1.0 says floor; hardware and libraries also use the other three):
 
     floor   floor(log2 amax) - emax                      may clip the top of the block
     ceil    ceil(log2 amax) - emax                       never clips, may waste a binade
@@ -18,6 +18,8 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
+
+from formats.grid import nearest_even_thresholds
 
 E8M0_BIAS = 127
 E8M0_NAN = 255
@@ -62,6 +64,12 @@ class ScaleFormat:
         value = math.ldexp(significand, max(field, 1) - self.bias - self.mantissa)
         return sign * value if value <= self.max else math.nan
 
+    def thresholds(self) -> tuple[float, ...]:
+        """For each code of a minifloat from 1 on, the smallest FP32 number that rounds to it."""
+        levels = tuple(value for value in self.values if 0.0 <= value <= self.max)
+        positive = levels[: levels.index(self.max) + 1]
+        return nearest_even_thresholds(positive, tuple(range(len(positive))))
+
     @property
     def rules(self) -> tuple[str, ...]:
         """The names of the rules by which an amax becomes this scale."""
@@ -73,7 +81,7 @@ class ScaleFormat:
 FLT_MAX = float.fromhex("0x1.fffffep+127")
 E4M3_SCALE = ScaleFormat("e4m3", "minifloat", 8, 4, 3, 7, max=448.0, nan_code=0x7F)
 UE5M3_SCALE = ScaleFormat("ue5m3", "minifloat", 8, 5, 3, 15, max=114688.0, nan_code=0xFF)
-E8M0_SCALE = ScaleFormat("e8m0", "power-of-two", 8, 8, 0, E8M0_BIAS, max=2.0**127, nan_code=E8M0_NAN)
+E8M0_SCALE = ScaleFormat("e8m0", "power-of-two", 8, 8, 0, E8M0_BIAS, 2.0**127, E8M0_NAN)
 BF16_SCALE = ScaleFormat("bf16", "wide", 16, 8, 7, 127, max=float.fromhex("0x1.fep+127"))
 FP32_SCALE = ScaleFormat("fp32", "wide", 32, 8, 23, 127, max=FLT_MAX)
 SCALE_FORMATS = {
@@ -85,9 +93,8 @@ SCALE_FORMATS = {
 class ScaleRule:
     """How a block's amax becomes its stored scale.
 
-    ``headroom`` multiplies the scale before it is rounded: 17/16 keeps an E4M3 scale that is rounded
-    down from clipping the block's largest elements. ``max`` bounds the stored scale (four-over-six
-    needs room for 6/4, so it stops at 256).
+    ``headroom`` multiplies the scale before it is rounded: 17/16 keeps an E4M3 scale that is
+    rounded down from clipping the block's largest elements.
     """
 
     format: ScaleFormat

@@ -101,8 +101,8 @@ class ScaleRecord(Record):
         if self.rule is None and "amax" not in rules:
             raise ValueError(f"{self.format} needs a rule, one of {', '.join(rules)}")
         if self.rule is not None and self.rule not in rules:
-            hint = did_you_mean(self.rule, rules)
-            raise ValueError(f"{self.format} takes rule {', '.join(rules)}, not '{self.rule}'{hint}")
+            known = f"{self.format} takes rule {', '.join(rules)}"
+            raise ValueError(f"{known}, not '{self.rule}'{did_you_mean(self.rule, rules)}")
         if not 1.0 <= self.headroom <= 2.0:
             raise ValueError(f"headroom is a factor from 1 to 2, got {self.headroom}")
         return self
@@ -189,7 +189,7 @@ TensorName = Literal[
 
 
 class RecipeRecord(Record):
-    """One recipe file. ``formats`` replaces ``format`` for a tensor (w) or one operand (w.dgrad)."""
+    """One recipe file; ``formats`` replaces ``format`` for a tensor (w) or operand (w.dgrad)."""
 
     name: str
     summary: str = ""

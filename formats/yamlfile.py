@@ -40,7 +40,8 @@ for _tag, _pattern, _first in (
     ("bool", r"true|false", "tf"),
     ("null", r"null|~|", "n~\0"),
     ("int", rf"[-+]?{_DIGITS}", "-+0123456789"),
-    ("float", rf"[-+]?(\.[0-9]+|{_DIGITS}(\.[0-9]*)?)({_EXPONENT})?|[-+]?\.inf|\.nan", "-+.0123456789"),
+    ("float", rf"[-+]?(\.[0-9]+|{_DIGITS}(\.[0-9]*)?)({_EXPONENT})?", "-+.0123456789"),
+    ("float", r"[-+]?\.inf|\.nan", "-+."),
 ):
     _CoreSchemaLoader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}",
@@ -174,7 +175,8 @@ def _position(mark: yaml.Mark | None) -> Position:
 
 def _explain(document: Document, error: ValidationError, model: type[BaseModel]) -> YamlFileError:
     """One line for the first complaint, in the words of somebody who wants to help."""
-    first = error.errors()[0]
+    # A misspelt key is the cause when a required one is missing.
+    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     location: Location = first["loc"]
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":

@@ -72,12 +72,14 @@ class Quantized:
             decode_scales(self.scales, self.format), self.format
         )
 
+    def decoded(self) -> Tensor:
+        """FP32 [R, K] with the padding of whole blocks, the tensor's scale multiplied in."""
+        values = self.values()
+        return values if self.tensor_scale is None else values * self.tensor_scale
+
     def dequantize(self) -> Tensor:
         """FP32 of the quantised tensor's shape (rotated, when a Hadamard transform was given)."""
-        values = self.values()
-        if self.tensor_scale is not None:
-            values = values * self.tensor_scale
         last = self.shape[self.axis]
         others = self.shape[: self.axis] + self.shape[self.axis + 1 :]
         rows = others.numel()
-        return values[:rows, :last].reshape(*others, last).movedim(-1, self.axis)
+        return self.decoded()[:rows, :last].reshape(*others, last).movedim(-1, self.axis)
