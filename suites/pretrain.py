@@ -88,10 +88,13 @@ class Pretrain:
         """One cell per seed and recipe, all recipes of a seed before the next seed.
 
         Raises:
-            ValueError: an unknown recipe or format, or text that is missing or not enough.
+            ValueError: an unknown recipe or format, one that does not fit the model, or text that
+                is missing.
         """
         sources = _recipe_sources(settings, selection)
         recipes = [build_recipe(source) for source in sources]
+        for recipe in recipes:
+            _check_conversion(settings, recipe)
         text = digest_documents(read_documents(settings.corpus.path, settings.corpus.suffixes))
         shared = settings.model_dump(mode="json", exclude={"recipes", "seeds"})
         return [
@@ -146,6 +149,14 @@ def build_recipe(source: Mapping[str, Any]) -> Recipe:
     if source["recipe"] is None:
         return plain_recipe(fmt)
     return load_recipe(source["recipe"]).with_format(fmt)
+
+
+def _check_conversion(settings: PretrainSettings, recipe: Recipe) -> None:
+    """Refuse a recipe that keeps what the model lacks, or keeps all of it, before anything runs."""
+    from kernels import convert
+    from suites.models import LanguageModel
+
+    convert(LanguageModel(SIZES[settings.model], settings.training.sequence, seed=0), recipe)
 
 
 def _recipe_sources(

@@ -18,6 +18,7 @@ from tests.tiny import write_suite
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = [sys.executable, str(ROOT / "tests" / "tiny.py"), "--device", "cpu"]
+PRETRAIN = ["--suite", "pretrain-small", "--device", "cpu"]
 FORMAT = (
     "name: mine\nelement: {}\nblock: {}\nscale: {{format: e4m3, rule: amax}}\ntensor_scale: fp32\n"
 )
@@ -142,6 +143,24 @@ def test_bad_recipe_file(case: str, folder: Path, capsys: pytest.CaptureFixture[
     text, words = BAD_RECIPES[case]
     (folder / "mine.yaml").write_text(text)
     refuse(["--suite", "./tiny.yaml", "--recipe", "./mine.yaml"], ["mine.yaml", *words], capsys)
+
+
+@pytest.mark.parametrize(
+    ("keep", "words"), [("[nothing]", "'nothing'"), ("['*']", "convert nothing")]
+)
+def test_a_recipe_that_does_not_fit_the_model(
+    keep: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mine.yaml").write_text(f"name: mine\nformat: nvfp4\nkeep: {keep}\n")
+    refuse([*PRETRAIN, "--recipe", "./mine.yaml"], ["mine", words], capsys)
+
+
+@pytest.mark.parametrize(("path", "words"), [("absent", "absent"), ("empty", "empty")])
+def test_a_corpus_that_has_no_text(
+    path: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "empty").mkdir()
+    refuse([*PRETRAIN, "--set", f"corpus.path={path}"], ["corpus.path", words], capsys)
 
 
 @pytest.mark.parametrize(
