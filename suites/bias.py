@@ -43,7 +43,7 @@ class BiasSettings(BaseModel):
     hadamards: list[Annotated[int, Field(ge=1)]] = [1, 16]
     rounding: Literal["nearest", "stochastic"] = "nearest"
     columns: Annotated[int, Field(gt=0)] = 512
-    samples: Annotated[int, Field(ge=2)] = 4
+    samples: Annotated[int, Field(ge=2)] = 8
     seed: int = 0
 
 

@@ -52,7 +52,12 @@ def test_sqnr_of_known_tensors(
 
 @pytest.mark.parametrize(("name", "gain"), [("e2m1", 0.9959), ("e1m2", 1.0006)])
 def test_gain_on_gaussian(rows: dict[tuple[str, str, object], Row], name: str, gain: float) -> None:
-    assert rows[name, "gaussian", "none"].quantity("gain").value == pytest.approx(gain, abs=3e-4)
+    values = rows[name, "gaussian", "none"].values
+    error = values["gain_standard_error"].value
+    assert error is not None
+    assert error < 3e-4
+    # The reference, of ten million elements, is given to four digits.
+    assert values["gain"].value == pytest.approx(gain, abs=4 * error + 5e-5)
 
 
 def test_int4_and_e1m2_are_the_same_grid(rows: dict[tuple[str, str, object], Row]) -> None:
