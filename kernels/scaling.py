@@ -77,12 +77,12 @@ def power_of_two(amax: Tensor, grid: Grid, rule: str) -> Tensor:
     exponent = (bits >> FP32_MANTISSA_BITS) - FP32_EXPONENT_BIAS
     exponent = exponent - torch.where(subnormal, FP32_MANTISSA_BITS, 0)
     mantissa = bits & ((1 << FP32_MANTISSA_BITS) - 1)
-    up = mantissa >= _round_up_from(grid, rule)
+    up = mantissa >= round_up_from(grid, rule)
     exponent = exponent + up.int() - grid.max_exponent
     return torch.where(amax == 0, -127, exponent.clamp(-127, 127)).int()
 
 
-def _round_up_from(grid: Grid, rule: str) -> int:
+def round_up_from(grid: Grid, rule: str) -> int:
     """The smallest mantissa field of amax at which a rule takes the next power of two."""
     if rule == "floor":
         return 1 << FP32_MANTISSA_BITS

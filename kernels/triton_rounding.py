@@ -1,0 +1,195 @@
+"""Device functions that round: elements to a grid, a quotient, and the random bits they draw.
+
+Rounding to a spacing needs no rounding instruction. For |v| < 2^22 * step, the sum v + 1.5 * 2^23 *
+step is so large that its own last place *is* the step, so the hardware's rounding to nearest even
+has rounded v, and subtracting the constant gives the multiple of step back. A minifloat is a grid
+whose step depends on the binade of v; a code book that is neither takes one comparison per level.
+
+Everything here equals ``kernels.reference`` bit for bit, provided that the compiler does not contract
+a * b + c into one rounding: kernels are launched with ``enable_fp_fusion=False``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import triton
+import triton.language as tl
+
+from formats import Grid
+
+UNIFORM, MINIFLOAT, CODE_BOOK = 0, 1, 2
+_UNIFORM = tl.constexpr(UNIFORM)
+_MINIFLOAT = tl.constexpr(MINIFLOAT)
+_SIGN = tl.constexpr(-0x80000000)
+_MAGNITUDE = tl.constexpr(0x7FFFFFFF)
+_EXPONENT = tl.constexpr(0x7F800000)
+_ROUNDER = tl.constexpr(1.5 * 2.0**23)
+
+
+@dataclass(frozen=True)
+class GridFacts:
+    """What a kernel has to know of a grid, as compile-time constants.
+
+    Attributes:
+        kind: UNIFORM, MINIFLOAT or CODE_BOOK.
+        step: spacing of a uniform grid; of a minifloat, spacing over binade.
+        low_binade: of a minifloat, the binade below which the spacing stays the same.
+        thresholds, levels: of a code book, ascending.
+        upward: the levels that stochastic rounding works on: magnitudes if symmetric.
+    """
+
+    kind: int
+    max: float
+    step: float
+    low_binade: float
+    symmetric: bool
+    thresholds: tuple[float, ...]
+    levels: tuple[float, ...]
+    upward: tuple[float, ...]
+
+    @classmethod
+    def of(cls, grid: Grid) -> GridFacts:
+        """The facts of a grid; arithmetic where its ties go to even multiples of the spacing."""
+        upward = grid.magnitudes if grid.is_symmetric else grid.levels
+        book = (grid.is_symmetric, grid.thresholds(), grid.levels, upward)
+        spec = grid.float_spec
+        if _is_evenly_coded(grid):
+            assert grid.step is not None
+            return cls(UNIFORM, grid.max, grid.step, 1.0, *book)
+        if spec is not None and spec.mantissa > 0:
+            low = 2.0**spec.min_exponent
+            return cls(MINIFLOAT, grid.max, 2.0**-spec.mantissa, low, *book)
+        return cls(CODE_BOOK, grid.max, 1.0, 1.0, *book)
+
+
+def _is_evenly_coded(grid: Grid) -> bool:
+    """Whether levels are multiples of a power of two and even codes are even multiples."""
+    step = grid.step
+    if step is None or math.frexp(step)[0] != 0.5 or not grid.is_symmetric:
+        return False
+    pairs = zip(grid.levels, grid.level_codes, strict=True)
+    return all((code - int(abs(level) / step)) % 2 == 0 for level, code in pairs)
+
+
+@triton.jit
+def round_nearest(t, grid: tl.constexpr):
+    """Values of the grid nearest to FP32 t, ties to the even code, saturating; NaN is undefined."""
+    if grid.kind == _UNIFORM:
+        clipped = tl.minimum(tl.maximum(t, -grid.max), grid.max)
+        return (clipped + _ROUNDER * grid.step) - _ROUNDER * grid.step
+    elif grid.kind == _MINIFLOAT:
+        clipped = tl.minimum(tl.maximum(t, -grid.max), grid.max)
+        rounder = binade(clipped, grid) * (_ROUNDER * grid.step)
+        return (clipped + rounder) - rounder
+    else:
+        value = tl.full(t.shape, grid.levels[0], tl.float32)
+        for i in tl.static_range(len(grid.thresholds)):
+            value = tl.where(t >= grid.thresholds[i], grid.levels[i + 1], value)
+        return value
+
+
+@triton.jit
+def round_stochastic(t, bits16, grid: tl.constexpr):
+    """One of the two neighbours of t, the upper (away from zero) with probability its distance.
+
+    bits16: int32 in 0..65535. With a = |t| in units of the spacing and c = (bits16 + 1/2) / 2^16, the
+    neighbour above is taken when a - floor(a) > c. Rounding a - 1/2 to an integer gives floor(a), or
+    a - 1 where a is whole; then the distance is 1 > c and the answer is a all the same.
+    """
+    chance = draw_chance(bits16)
+    if grid.kind == _UNIFORM:
+        a = tl.minimum(tl.abs(t), grid.max)
+        low = ((a - 0.5 * grid.step) + _ROUNDER * grid.step) - _ROUNDER * grid.step
+        value = tl.where(a - low > chance * grid.step, low + grid.step, low)
+    elif grid.kind == _MINIFLOAT:
+        a = tl.minimum(tl.abs(t), grid.max)
+        step = binade(a, grid) * grid.step
+        rounder = step * _ROUNDER
+        low = ((a - 0.5 * step) + rounder) - rounder
+        value = tl.where(a - low > chance * step, low + step, low)
+    else:
+        value = _between_levels(t, bits16, grid)
+    return with_sign(value, t) if grid.symmetric else value
+
+
+@triton.jit
+def _between_levels(t, bits16, grid: tl.constexpr):
+    position = tl.abs(t) if grid.symmetric else t
+    position = tl.minimum(tl.maximum(position, grid.upward[0]), grid.upward[-1])
+    low = tl.full(t.shape, grid.upward[0], tl.float32)
+    high = tl.full(t.shape, grid.upward[1], tl.float32)
+    for i in tl.static_range(1, len(grid.upward) - 1):
+        passed = position >= grid.upward[i]
+        low = tl.where(passed, grid.upward[i], low)
+        high = tl.where(passed, grid.upward[i + 1], high)
+    fraction = tl.div_rn(position - low, high - low)
+    return tl.where(bits16.to(tl.float32) + 0.5 < fraction * 65536.0, high, low)
+
+
+@triton.jit
+def binade(v, grid: tl.constexpr):
+    """The power of two at or below |v|, from which a minifloat's spacing at v follows."""
+    power = (v.to(tl.int32, bitcast=True) & _EXPONENT).to(tl.float32, bitcast=True)
+    return tl.maximum(power, grid.low_binade)
+
+
+@triton.jit
+def draw_chance(bits16):
+    """(bits16 + 1/2) / 2^16, exact; a float is assembled because converting integers is slow."""
+    return ((bits16 | 0x4B000000).to(tl.float32, bitcast=True) - 8388607.5) * (1.0 / 65536.0)
+
+
+@triton.jit
+def with_sign(magnitude, source):
+    """Magnitude with the sign of source, which must not already have one."""
+    sign = source.to(tl.int32, bitcast=True) & _SIGN
+    return (magnitude.to(tl.int32, bitcast=True) | sign).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def magnitude_bits(x):
+    """The bits of |x| as int32: they order as the magnitudes do, with Inf and then NaN on top."""
+    return x.to(tl.int32, bitcast=True) & _MAGNITUDE
+
+
+@triton.jit
+def divisor(s):
+    """What ``quotient`` divides by s >= 0 with: -s', that power of two, and 1/s', for s' in [1, 2).
+
+    The smallest and the largest binade end a little outside [1, 2), where nothing overflows. The
+    reciprocal of 0 is 0, so that all quotients by it are 0.
+    """
+    field = tl.maximum((254 << 23) - (s.to(tl.int32, bitcast=True) & _EXPONENT), 1 << 23)
+    power = field.to(tl.float32, bitcast=True)
+    scaled = s * power
+    return -scaled, power, tl.where(s == 0.0, 0.0, tl.div_rn(1.0, scaled))
+
+
+@triton.jit
+def quotient(x, negated, power, reciprocal):
+    """x / s rounded once, without a division: Markstein's correction of x * (1/s) by its residual.
+
+    Checked exhaustively over all significands of s around the midpoints of E2M1, and on the quotients
+    that lie closest to a rounding boundary of FP32. Quotients below 2^-100 may be off by underflow;
+    those round to zero in any grid.
+    """
+    y = x * power
+    q = y * reciprocal
+    return tl.fma(tl.fma(q, negated, y), reciprocal, q)
+
+
+@triton.jit
+def philox(c0, c1, c2, c3, k0, k1):
+    """Philox-4x32-10 on uint32 tensors, equal to ``kernels.rounding.philox``."""
+    for _ in tl.static_range(10):
+        product0 = c0.to(tl.uint64) * 0xD2511F53
+        product1 = c2.to(tl.uint64) * 0xCD9E8D57
+        c0 = (product1 >> 32).to(tl.uint32) ^ c1 ^ k0
+        c2 = (product0 >> 32).to(tl.uint32) ^ c3 ^ k1
+        c1 = product1.to(tl.uint32)
+        c3 = product0.to(tl.uint32)
+        k0 += 0x9E3779B9
+        k1 += 0xBB67AE85
+    return c0, c1, c2, c3
