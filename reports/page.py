@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -98,9 +99,16 @@ def _plotly_source() -> str:
     return str(get_plotlyjs())
 
 
+def _without_controls(script: str) -> str:
+    """The script with the control characters of its literals escaped: HTML forbids them raw."""
+    return re.sub(
+        r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", script
+    )
+
+
 def _plotly(js: Js) -> Markup:
     if js == "inline":
-        return Markup(f"<script>{_plotly_source()}</script>")  # noqa: S704
+        return Markup(f"<script>{_without_controls(_plotly_source())}</script>")  # noqa: S704
     if js == "directory":
         return Markup('<script src="plotly.min.js"></script>')
     from plotly.offline import get_plotlyjs_version

@@ -74,14 +74,14 @@ def baseline(rows: Iterable[Row]) -> str:
 
 
 def only(rows: Iterable[Row], *origins: str) -> list[Row]:
-    """The rows with just their quantities of those origins; rows left with no value are dropped."""
+    """The rows with just their quantities of those origins; rows left without any are dropped."""
     kept = (
         row.model_copy(
             update={"values": {n: q for n, q in row.values.items() if q.origin in origins}}
         )
         for row in rows
     )
-    return [row for row in kept if any(q.value is not None for q in row.values.values())]
+    return [row for row in kept if row.values]
 
 
 def observations(rows: Iterable[Row]) -> list[Row]:

@@ -151,7 +151,8 @@ DEVICES = View(
     "device",
     "Devices, from data sheets",
     ("device",),
-    ("bf16_tflops", "fp8_tflops", "fp4_tflops", "hbm_bandwidth", "tdp_w"),
+    ("bf16_tflops", "fp8_tflops", "fp4_tflops", "memory_gb", "hbm_bandwidth", "tdp_w"),
+    ("status", "native", "notes"),
 )
 THROUGHPUT = View(
     "throughput",
@@ -159,19 +160,27 @@ THROUGHPUT = View(
     "Throughput per device",
     ("device", "model", "recipe", "format", "gemm"),
     ("time_us", "tokens_per_second"),
-    ("bound",),
+    ("bound", "path", "optimiser"),
+)
+VALIDATION = View(
+    "validation",
+    "throughput",
+    "How far the model is from measurements",
+    ("device", "model", "recipe", "gemm"),
+    ("time_us", "modelled_us", "error_percent"),
+    ("bound", "use"),
 )
 ENERGY = View(
     "energy",
     "energy",
     "Energy per device and circuit",
-    ("device", "circuit", "model", "format"),
+    ("device", "circuit", "model", "recipe", "format"),
     ("joules_per_token", "pj_per_mac"),
 )
 AREA = View(
     "area",
     "area",
-    "Area by the published gate-count model",
+    "Area by each model",
     ("format", "model", "library", "part"),
     ("area_um2", "area_normalised"),
 )
@@ -181,7 +190,7 @@ CIRCUITS = View(
     "Synthesised circuits by part",
     ("library", "format", "lanes", "part"),
     ("area_um2", "energy_fj_per_mac", "delay_ps"),
-    ("tool", "corner", "activity", "checks"),
+    ("tool", "corner", "activity", "checks", "script_hash", "liberty_hash"),
 )
 CODESIGN = View(
     "codesign",

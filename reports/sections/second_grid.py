@@ -4,38 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.section import Section
+from reports.section import Section, Sentences
 from reports.sections.circuits import part_figure
 from reports.select import names, of_kind
+from reports.table import number_cell
 from reports.tables import pivot
 from suites.rows import Row
 
-JOINT = "+"  # in the name of a unit that does several grids
+JOINT = "+"  # in the name of a unit that does several grids: "e2m1+e1m2 as e1m2"
+USE = " as "
+SAME_SCALES = ("nvfp4", "nve1m2", "nvint4")  # units for one grid that share the joint unit's scales
 
 
 def section(rows: Sequence[Row]) -> Section:
     """Area and energy of units for one grid and for both; signal with and without rotation."""
     circuits = of_kind(rows, "circuit")
     joint = [name for name in names(circuits, "format") if JOINT in name]
-    single = [grid for name in joint for grid in name.split(JOINT)]
-    units = [row for row in circuits if str(row.config.get("format")) in (*joint, *single)]
+    single = dict.fromkeys(grid for name in joint for grid in name.split(USE)[0].split(JOINT))
+    units = [row for row in circuits if row.config.get("format") in (*SAME_SCALES, *joint)]
     gained = pivot(
         "second-sqnr",
         "What does it buy in signal?",
-        [row for row in of_kind(rows, "bias") if str(row.config.get("format")) in single],
+        [row for row in of_kind(rows, "bias") if row.config.get("format") in single],
         ("distribution", "hadamard"),
         "format",
         "sqnr_db",
         "SQNR without and with rotation. What it buys in loss is in The answer.",
     )
-    costs = (
+    found = (
+        added_area(units),
         part_figure(units, "area_um2", "second-area", "What does it cost in area?"),
         part_figure(units, "energy_fj_per_mac", "second-energy", "What does it cost in energy?"),
+        gained,
     )
     return Section(
         "second-grid",
         "A uniform grid beside E2M1",
-        "One unit that multiplies either grid, block by block, beside units that do one.",
-        tuple(part for part in (*costs, gained) if part) if joint else (),
-        "--suite hardware --format e2m1 --format e1m2",
+        "A unit that multiplies either grid, block by block, beside units for one grid.",
+        tuple(part for part in found if part) if joint else (),
+        "--suite hardware",
     )
+
+
+def added_area(units: Sequence[Row]) -> Sentences | None:
+    """In words, how much larger each joint unit is than one for E2M1 alone."""
+    items = {
+        (name.split(USE)[0], str(row.config.get("library"))): row.values["added_area_percent"]
+        for row in units
+        for name in names([row], "format")
+        if "added_area_percent" in row.values
+    }
+    sentences = tuple(
+        (
+            f"A unit for {name} is ",
+            number_cell(added, ".1f"),
+            f" % larger than one for E2M1 alone ({library}).",
+        )
+        for (name, library), added in items.items()
+    )
+    return Sentences("In short", sentences) if sentences else None

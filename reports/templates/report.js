@@ -8,7 +8,8 @@ const CONFIG = {
   responsive: true,
   modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
 };
-const NARROW = 640;
+const NARROW = 640; // pixels below which panels are stacked
+const PRINTED = 680; // pixels that fit a page of A4 or letter
 
 function theme() {
   const style = getComputedStyle(document.body);
@@ -43,9 +44,10 @@ function themed(layout) {
   return result;
 }
 
-// Panels side by side become panels below each other.
+// Panels side by side become panels below each other, with room for an axis title between them.
 function stacked(layout, count) {
-  const gap = 0.16 / count;
+  layout.height *= count;
+  const gap = 80 / layout.height;
   const share = (1 - gap * (count - 1)) / count;
   for (let i = 0; i < count; i++) {
     const suffix = i === 0 ? "" : String(i + 1);
@@ -55,33 +57,42 @@ function stacked(layout, count) {
     layout.annotations[i].x = 0;
     layout.annotations[i].y = top;
   }
-  layout.height *= 0.85 * count;
   return layout;
 }
 
-function draw(id) {
-  const plot = document.getElementById(`${id}-plot`);
+function plotOf(id) {
+  return document.getElementById(`${id}-plot`);
+}
+
+function draw(id, width) {
+  const plot = plotOf(id);
   const { data, layout } = FIGURES[id];
   const panels = layout.meta?.panels ?? 1;
   const result = themed(layout);
-  if (panels > 1 && plot.clientWidth < NARROW) stacked(result, panels);
+  const narrow = plot.clientWidth < NARROW;
+  if (narrow && panels > 1) stacked(result, panels);
   plot.style.height = `${result.height}px`;
-  return Plotly.react(plot, data, result, CONFIG);
+  if (width) result.width = width;
+  Plotly.react(plot, data, result, { ...CONFIG, displayModeBar: narrow ? false : "hover" });
+  // A screen reader gets the description and the table, not loose texts of axes.
+  for (const svg of plot.querySelectorAll(".main-svg")) svg.setAttribute("aria-hidden", "true");
 }
 
 // One figure per idle moment, so that the page answers while it draws.
 function drawAll() {
   const waiting = Object.keys(FIGURES).sort(
-    (a, b) => document.getElementById(a).offsetTop - document.getElementById(b).offsetTop,
+    (a, b) => plotOf(a).offsetTop - plotOf(b).offsetTop,
   );
   const next = () => {
-    const id = waiting.shift();
-    if (id === undefined) return;
-    draw(id);
+    if (waiting.length === 0) return;
+    draw(waiting.shift());
     setTimeout(next);
   };
   next();
-  window.addEventListener("beforeprint", () => { while (waiting.length) draw(waiting.shift()); });
+}
+
+function redrawAll(width) {
+  for (const id of Object.keys(FIGURES)) draw(id, width);
 }
 
 function key(cell) {
@@ -112,7 +123,9 @@ for (const button of document.querySelectorAll("th button")) {
 if (window.Plotly) {
   drawAll();
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  dark.addEventListener("change", () => Object.keys(FIGURES).forEach(draw));
+  dark.addEventListener("change", () => redrawAll());
+  window.addEventListener("beforeprint", () => redrawAll(PRINTED));
+  window.addEventListener("afterprint", () => redrawAll());
 } else {
   document.body.classList.add("no-plots");
 }
