@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -140,7 +140,12 @@ def _construct(document: Document, node: yaml.Node, location: Location) -> Any:
         items = enumerate(node.value)
         return tuple(_construct(document, item, (*location, index)) for index, item in items)
     kind = node.tag.removeprefix("tag:yaml.org,2002:")
-    converters = {"str": str, "int": int, "float": _to_float, "bool": lambda text: text == "true"}
+    converters: dict[str, Callable[[str], Any]] = {
+        "str": str,
+        "int": int,
+        "float": _to_float,
+        "bool": lambda text: text == "true",
+    }
     if isinstance(node, yaml.ScalarNode) and kind == "null":
         return None
     if isinstance(node, yaml.ScalarNode) and kind in converters:
@@ -169,7 +174,8 @@ def _to_float(text: str) -> float:
     return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
-def _position(mark: yaml.Mark | None) -> Position:
+def _position(mark: Any) -> Position:
+    # PyYAML's two parsers have marks of their own.
     return (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
 
 
