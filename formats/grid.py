@@ -122,9 +122,7 @@ class Grid:
                 f"got {len(table)}"
             )
         if 0.0 not in table or len(table) < 2:
-            raise ValueError(
-                "grid values must contain 0 (padding and empty blocks are 0) and more"
-            )
+            raise ValueError("grid values must contain 0 (padding and empty blocks are 0) and more")
         unused = (math.nan,) * (limit - len(table))
         if signed:
             return cls("values", 4, table + unused, False)

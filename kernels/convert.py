@@ -1,4 +1,4 @@
-"""convert: swap a model's linear layers for quantised ones, as a recipe says, and say what was done.
+"""convert: swap a model's linear layers for quantised ones, as a recipe says, and report it.
 
 What stays in high precision is named by role or by pattern. Roles are recognised by what a module
 *is*, so that a renamed head is not quantised by accident:
@@ -7,8 +7,8 @@ What stays in high precision is named by role or by pattern. Roles are recognise
     head              a linear layer as wide as an embedding's vocabulary, or tied to its weight
     router            a linear layer beside ``experts``
 
-Anything else is a shell pattern over module paths, and one that matches nothing is an error. Wrapper
-prefixes (compile, checkpoint, FSDP, DDP) are not part of a path.
+Anything else is a shell pattern over module paths, and one that matches nothing is an error.
+Wrapper prefixes (compile, checkpoint, FSDP, DDP) are not part of a path.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from kernels.linear import QuantizedLinear, hadamard_signs
 
 ROLES = ("embedding", "head", "norm", "router")
 ROUTER_NAMES = ("router", "gate")
-WRAPPERS = re.compile(r"(^|\.)(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module|module)(?=\.|$)")
+WRAPPERS = re.compile(
+    r"(^|\.)(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module|module)(?=\.|$)"
+)
 
 
 @dataclass
@@ -62,8 +64,10 @@ class Conversion:
         formats = {operand.format.name: operand.format for operand in self.recipe.operands.values()}
         inexact = [name for name, fmt in formats.items() if not fmt.is_exact_in_bf16]
         reason = "decoded operands are multiplied in the compute dtype"
-        return f"{reason}; FP32 is exact, BF16 rounds {', '.join(inexact)}" if inexact else (
-            f"{reason}, in which they are exact"
+        return (
+            f"{reason}; FP32 is exact, BF16 rounds {', '.join(inexact)}"
+            if inexact
+            else (f"{reason}, in which they are exact")
         )
 
     def set_step(self, step: int, token_offset: int = 0) -> None:
@@ -73,10 +77,15 @@ class Conversion:
             step: counts optimiser steps, or microbatches where gradients are accumulated.
             token_offset: global index of this rank's first token, a multiple of eight.
         """
-        signs = hadamard_signs(self.recipe, self.seed, step) if self.recipe.signs == "step" else None
         for layer in self.layers:
             layer.step.fill_(step)
             layer.token_offset = token_offset
+        if self.recipe.signs == "step":
+            self._redraw_signs(step)
+
+    def _redraw_signs(self, step: int) -> None:
+        signs = hadamard_signs(self.recipe, self.seed, step)
+        for layer in self.layers:
             if signs is not None and layer.signs is not None:
                 layer.signs.copy_(signs)
 
@@ -84,7 +93,7 @@ class Conversion:
 def convert(model: nn.Module, recipe: Recipe, seed: int = 0) -> nn.Module:
     """Convert a model in place and return it (a bare nn.Linear is returned converted).
 
-    The parameters stay the same objects, so optimisers, tied weights and checkpoints are unaffected.
+    The parameters stay the same objects: optimisers, tied weights and checkpoints are unaffected.
     ``model.quantization`` tells what was converted and sets the step.
 
     Raises:
@@ -202,8 +211,8 @@ def _refuse_bare_experts(model: nn.Module, recipe: Recipe) -> None:
         inside_linear = name.endswith(("weight", "bias")) and parameter.dim() <= 2
         if parameter.dim() == 3 and not inside_linear and not _is_convolution(model, name):
             raise ValueError(
-                f"'{name}' {tuple(parameter.shape)} looks like stacked expert weights, which recipe "
-                f"'{recipe.name}' cannot convert; hold experts as linear layers"
+                f"'{name}' {tuple(parameter.shape)} looks like stacked expert weights, which "
+                f"recipe '{recipe.name}' cannot convert; hold experts as linear layers"
             )
 
 

@@ -2,9 +2,9 @@
 
     rotate(x) = x.view(-1, n) @ (diag(signs) @ H_n / sqrt(n))
 
-H_n is Sylvester's, so the matrix is orthonormal and a GEMM whose two operands are both rotated by it
-keeps its value. The butterfly runs in FP32 over strides 1, 2, 4, ... and multiplies by 1/sqrt(n) once
-at the end. That order of additions is part of the meaning: another would flip codes.
+H_n is Sylvester's, so the matrix is orthonormal and a GEMM whose two operands are both rotated by
+it keeps its value. The butterfly runs in FP32 over strides 1, 2, 4, ... and multiplies by 1/sqrt(n)
+once at the end. That order of additions is part of the meaning: another would flip codes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Hadamard:
         return cls(tuple(1 - 2 * (bit & 1) for bit in bits[0].tolist()))
 
     def rotate(self, x: Tensor) -> Tensor:
-        """FP32 of x's shape, rotated along the last axis, whose length is a multiple of the size."""
+        """FP32 of x's shape, rotated along the last axis (a multiple of the size long)."""
         return rotate(x, torch.tensor(self.signs, dtype=torch.int8, device=x.device))
 
     def matrix(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""4-bit codes in bytes: two a byte, the even element in the low nibble. Wider codes take a byte each."""
+"""4-bit codes, two a byte, the even element in the low nibble; wider codes take a byte each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def pack(codes: Tensor, bits: int) -> Tensor:
-    """uint8 codes [..., K] to bytes [..., ceil(K/2)] (bits <= 4) or unchanged; odd K ends in code 0."""
+    """uint8 codes [..., K] to bytes [..., ceil(K/2)]; wider than 4 bits, they stay as they are."""
     if bits > 4:
         return codes
     if codes.shape[-1] % 2:

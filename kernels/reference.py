@@ -101,7 +101,7 @@ def round_to_codes(t: Tensor, grid: Grid) -> Tensor:
 def round_stochastically(t: Tensor, grid: Grid, bits16: Tensor) -> Tensor:
     """One of the two neighbours of each FP32 element, the upper with probability its distance.
 
-    Up means away from zero in a symmetric grid, else towards +inf. The upper neighbour is taken when
+    Up means away from zero in a symmetric grid, else towards +inf. The upper one is taken when
     (bits16 + 1/2) / 2^16 < (t - low) / (high - low): grid points stay, the mean is right to 2^-17.
     """
     levels = torch.tensor(grid.levels, device=t.device)
@@ -142,7 +142,8 @@ def _quantize_chunk(
 def _round(t_RK: Tensor, plan: Plan) -> Tensor:
     if plan.draws is None:
         return round_to_codes(t_RK, plan.grid)
-    bits16 = plan.draws.bits16(*t_RK.shape, device=t_RK.device)
+    rows, columns = t_RK.shape
+    bits16 = plan.draws.bits16(rows, columns, t_RK.device)
     return round_stochastically(t_RK, plan.grid, bits16)
 
 

@@ -2,8 +2,8 @@
 
 A draw depends on where an element *is*, never on who asks or in which order: the key is the run's
 seed and the counter is (column // 8, row, step, stream), with the global row and column of the
-element in its operand, contraction along the columns. One call yields 128 bits, 16 for each of eight
-consecutive columns, low half of word 0 first. So the same draw comes out on any rank, for any chunk
+element in its operand, contraction along the columns. One call yields 128 bits, 16 for each of
+eight consecutive columns, low half of word 0 first. So the same draw comes out on any rank, for any chunk
 and under recomputation, while tensors, layers, steps and rows are independent of each other.
 """
 
@@ -32,9 +32,9 @@ class Draws:
 
     Attributes:
         seed: of the run, 64 bits; 0 is as good as any.
-        step: of the optimiser or microbatch; a Python int, or an int64 scalar tensor that a captured
+        step: of the optimiser or microbatch; an int, or an int64 scalar tensor that a captured
             graph reads afresh at each replay.
-        stream: which layer's which operand, 32 bits; see ``for_operand``.
+        stream: which layer's which operand, 32 bits.
         row: global index of the caller's first row.
         column: global index of the caller's first column, a multiple of eight.
     """

@@ -1,4 +1,4 @@
-"""From a block's amax to its stored scale, and from a stored scale to what elements are worked with.
+"""From a block's amax to its stored scale, and from a stored scale to elements in grid units.
 
 Everything is FP32 from the start: one rounding, none through BF16. Rules by kind of scale:
 
