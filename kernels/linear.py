@@ -2,8 +2,9 @@
 
     fprop   Y  = Q(X) Q(W)^T        dgrad   dX = Q(dY) Q(W)        wgrad   dW = Q(dY)^T Q(X)
 
-Each operand is quantised from the high-precision tensor, once per GEMM direction. The two directions
-of a tensor come from one pass over it: X and W leave their backward copies in the forward pass.
+Each operand is quantised from the high-precision tensor, once per GEMM direction. The two
+directions of a tensor come from one pass over it: X and W leave their backward copies in the
+forward pass.
 Gradients pass straight through the quantisers, at the clamp limit too. A plain module with a plain
 autograd function on plain tensors: torch.compile, activation checkpointing, DDP and FSDP2 (which
 hands over the gathered weight) need not know of it. Randomness hangs on seed, step, layer, operand

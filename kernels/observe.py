@@ -3,8 +3,8 @@
     with observe(model) as records:
         model(batch).backward()
 
-Each operand is compared with its own (rotated) high-precision tensor, each output with the FP32 GEMM
-of the tensors before quantisation. The step runs several times slower while it is observed.
+Each operand is compared with its own (rotated) high-precision tensor, each output with the FP32
+GEMM of the tensors before quantisation. The step runs several times slower while it is observed.
 """
 
 from __future__ import annotations
