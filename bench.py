@@ -205,7 +205,10 @@ def run_suite(options: argparse.Namespace) -> int:
         show_plan(plan)
     else:
         rows = run_plan(plan, resume=not options.no_resume)
-        return FAILED if any(row.status == "failed" for row in rows) else OK
+        failed = [row for row in rows if row.status == "failed"]
+        if failed:
+            logger.error("%d cells failed; the same command tries them again", len(failed))
+            return FAILED
     return OK
 
 

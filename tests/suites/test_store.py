@@ -147,15 +147,3 @@ def test_out_is_checked_without_creating_it(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
     with pytest.raises(ValueError, match="is a file"):
         check_out(tmp_path / "file" / "below")
-
-
-def test_the_key_is_the_identity_of_a_result() -> None:
-    cell = Cell("tiny", "label", {"a": 1}, ("digest",), "a GPU")
-    assert cell.key == Cell("tiny", "another label", {"a": 1}, ("digest",), "a GPU").key
-    others = [
-        Cell("other", "label", {"a": 1}, ("digest",), "a GPU"),
-        Cell("tiny", "label", {"a": 2}, ("digest",), "a GPU"),
-        Cell("tiny", "label", {"a": 1}, ("another digest",), "a GPU"),
-        Cell("tiny", "label", {"a": 1}, ("digest",), "another GPU"),
-    ]
-    assert len({cell.key, *(other.key for other in others)}) == 5
