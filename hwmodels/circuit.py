@@ -78,9 +78,9 @@ class DotUnit:
         return codes + (flags if self.flag_bits else ())
 
     @property
-    def output(self) -> Port:
+    def outputs(self) -> tuple[Port, ...]:
         """Output port: the signed sum."""
-        return Port("sum", self.sum_bits)
+        return (Port("sum", self.sum_bits),)
 
     def expected(
         self, a: Sequence[int], b: Sequence[int], a_flag: int = 0, b_flag: int = 0
@@ -107,7 +107,7 @@ class DotUnit:
         terms.append(f"{width}'d{-offset % (1 << width)}")
         padded = [f"{{{width}'d0, {term}}}" for term in terms]
         body.append(f"assign sum = {' + '.join(padded)};")
-        return module(self.inputs, (self.output,), body)
+        return module(self.inputs, self.outputs, body)
 
 
 def module(inputs: Sequence[Port], outputs: Sequence[Port], body: Sequence[str]) -> str:
