@@ -54,7 +54,7 @@ class Trainer:
         self.step = 0
         self.losses: list[float] = []
         self.step_seconds: list[float] = []
-        self._forward = torch.compile(model) if self.device.type == "cuda" else model
+        self._compiled = torch.compile(model) if self.device.type == "cuda" else model
 
     def train_step(self) -> None:
         """Forward and backward over the step's micro-batches, then one clipped AdamW update.
@@ -63,7 +63,7 @@ class Trainer:
             DivergedError: the loss or the gradient is not finite; weights are as before the step.
         """
         started = time.perf_counter()
-        loss = sum(self.backward(micro, self._forward).item() for micro in self._micro_batches())
+        loss = sum(self.backward(micro, compiled=True).item() for micro in self._micro_batches())
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm)
         if not torch.isfinite(norm + loss):
             raise self._locate_divergence()
@@ -76,17 +76,17 @@ class Trainer:
         self._synchronise()
         self.step_seconds.append(time.perf_counter() - started)
 
-    def backward(self, micro: int, forward: Callable[..., Any] | None = None) -> Tensor:
+    def backward(self, micro: int, compiled: bool = False) -> Tensor:
         """Add the gradients of a micro-batch; its mean loss, a scalar.
 
         Args:
             micro: number of the micro-batch, counted over the whole run.
-            forward: the model, or a compiled form of it.
+            compiled: run the compiled form of the model, whose layers nobody can watch.
         """
         self.model.quantization.set_step(micro)
         inputs, targets = self.batches(micro)
         with self._precision():
-            logits, balance = (forward or self.model)(inputs)
+            logits, balance = (self._compiled if compiled else self.model)(inputs)
         loss = cross_entropy(logits, targets)
         objective = loss + self.settings.balance_weight * balance
         (objective / self.settings.accumulate).backward()
@@ -99,7 +99,7 @@ class Trainer:
         total, tokens = 0.0, 0
         for inputs, targets in validation.batches:
             with self._precision():
-                logits, _ = self._forward(inputs)
+                logits, _ = self._compiled(inputs)
             total += cross_entropy(logits, targets).item() * targets.numel()
             tokens += targets.numel()
         return total / tokens
