@@ -19,7 +19,7 @@ from pydantic import model_validator
 from formats import SCALE_FORMATS, BlockFormat, Grid
 from formats.grid import NAMED_GRIDS
 from formats.schema import Record
-from formats.yamlfile import YamlFileError, did_you_mean, read_document, validate
+from formats.yamlfile import Document, YamlFileError, did_you_mean, read_document, validate
 from hwmodels.figures import Figure
 
 FOLDER = Path(__file__).parent / "devices"
@@ -162,22 +162,19 @@ def load_device(name_or_path: str | Path) -> Device:
     """
     path = _find(str(name_or_path))
     document = read_document(path)
-    record = validate(document, DeviceRecord)
+    own = record = validate(document, DeviceRecord)
     if record.name != path.stem:
         raise document.error(("name",), f"must equal the file's stem '{path.stem}'")
-    if record.extends is not None:
-        if record.status != "what-if":
-            raise document.error(("status",), "a device that extends another is a what-if")
-        record = _merge(load_device(_base(record.extends, path)).record, record)
+    if own.extends is not None:
+        record = _merge(_base(document, own), own)
     if record.memory is None or record.bandwidth is None:
         missing = "memory" if record.memory is None else "bandwidth"
         raise document.error((missing,), "required key is missing")
-    for index, native in enumerate(record.native):
+    for index, native in enumerate(own.native):
         if native.rate not in record.rates:
             known = ", ".join(record.rates)
-            raise document.error(
-                ("native", index, "rate"), f"'{native.rate}' is not among its rates ({known})"
-            )
+            place = ("native", index, "rate")
+            raise document.error(place, f"'{native.rate}' is not among its rates ({known})")
     return Device(record, record.memory, record.bandwidth, path)
 
 
@@ -202,11 +199,18 @@ def _find(name_or_path: str) -> Path:
     return FOLDER / f"{name_or_path}.yaml"
 
 
-def _base(extends: str, path: Path) -> Path:
-    """The file that a device extends; a path is relative to the file that names it."""
-    base = path.parent / extends if extends.endswith((".yaml", ".yml")) else _find(extends)
-    if "extends" in read_document(base).data:
-        raise YamlFileError(f"{path}: extends '{extends}', which itself extends another: one level only")
+def _base(document: Document, own: DeviceRecord) -> DeviceRecord:
+    """The device that another extends, by name or by a path relative to the file that names it."""
+    assert own.extends is not None
+    if own.status != "what-if":
+        raise document.error(("status",), "a device that extends another is a what-if")
+    beside = document.path.parent / own.extends
+    try:
+        base = load_device(beside if own.extends.endswith((".yaml", ".yml")) else own.extends).record
+    except ValueError as error:
+        raise document.error(("extends",), str(error)) from error
+    if base.extends is not None:
+        raise document.error(("extends",), f"'{own.extends}' itself extends another: one level only")
     return base
 
 
