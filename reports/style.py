@@ -142,5 +142,7 @@ def _suffix(index: int) -> str:
 
 
 def plain(text: object) -> str:
-    """A name that plotly must not read as markup: it understands a subset of HTML."""
-    return str(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """A name that plotly must not read as markup: it understands some HTML, and TeX between $."""
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;")):
+        text = str(text).replace(character, entity)
+    return str(text)

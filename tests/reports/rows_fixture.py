@@ -416,3 +416,36 @@ ENVIRONMENTS = [
         "captured": "2026-01-01T00:00:00+00:00",
     }
 ]
+
+HOSTILE = (
+    "</script><script>stolen=1</script>",
+    "<img src=x onerror=stolen=1>",
+    '"><svg onload=stolen=1>',
+    "=cmd|' /C calc'!A0",
+    "%{x} $\\alpha$ {{ 7*7 }}",
+    "формат 数 صيغة",
+)
+
+
+def hostile_rows() -> list[Row]:
+    """All kinds of rows, with every name replaced by one that tries to break out."""
+    wicked = iter(HOSTILE * 20)
+    renamed: dict[str, str] = {}
+
+    def rename(key: str, value: object) -> object:
+        if key not in ("recipe", "baseline", "format", "distribution", "device", "layer"):
+            return value
+        if value not in renamed:
+            renamed[str(value)] = f"{next(wicked)} {value}"
+        return renamed[str(value)]
+
+    return [
+        row.model_copy(
+            update={
+                "config": {key: rename(key, value) for key, value in row.config.items()},
+                "facts": {**row.facts, "reason": HOSTILE[1]},
+                "error": HOSTILE[0] if row.error else None,
+            }
+        )
+        for row in all_rows()
+    ]
