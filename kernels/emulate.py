@@ -1,10 +1,14 @@
 """Quantise and decode in one go, for operands that are multiplied at once: emulation's fast path.
 
-Equal to ``reference`` bit for bit, without codes, counters or tables where the grid allows it:
-uniform grids round by ``round``, minifloats by the exponent of t. Plain torch, so that it runs
-anywhere.
+Equal to ``reference`` bit for bit, without codes, counters or, for the usual grids, tables. The
+work is done contraction first, whichever axis that is, by the passes of ``kernels.passes``:
 
-Shape suffixes: R rows, K the contraction; B and C blocks along R and K.
+    rotate -> amax of each block -> stored scales -> round and multiply
+
+On the CPU they run compiled; ``kernels.passes.cpu_path`` tells whether, and why not.
+
+Shape suffixes: K the contraction, R rows; A, n, B fibres, with blocks along n (see ``passes``);
+C blocks along B.
 """
 
 from __future__ import annotations
@@ -19,12 +23,10 @@ from torch.nn.functional import pad
 
 from formats import BlockFormat, Grid
 from formats.scale import FOUR_OVER_SIX
-from kernels.hadamard import rotate
+from kernels.passes import Rounding, amax, draw_bits16, hadamard, round_blocks, squared_errors
 from kernels.reference import round_stochastically, round_to_codes
 from kernels.rounding import Draws
 from kernels.scaling import TensorScale, encode_elements, stored_scale, tensor_scale
-
-EXPONENT_FIELD = 0x7F800000
 
 
 @dataclass(frozen=True)
@@ -58,68 +60,100 @@ class Emulated:
     factor: Tensor | None
 
 
+@torch.compiler.disable(reason="emulation brings its own compiled passes")
 def emulate(x: Tensor, treatments: Sequence[Treatment]) -> list[Emulated]:
     """Quantise and decode a 2-D tensor once per treatment; values are FP32.
 
     Args:
         x: [rows, columns], any float dtype and strides.
     """
-    return [_emulate(x, treatment) for treatment in treatments]
+    return [_emulate(x.detach(), treatment) for treatment in treatments]
 
 
 def _emulate(x: Tensor, treatment: Treatment) -> Emulated:
-    fmt, signs = treatment.format, treatment.signs
-    assert fmt.element is not None and fmt.scale is not None
-    x_RK = x.detach() if treatment.axis == 1 else x.detach().t()
-    rows, columns = x_RK.shape
-    height, width = fmt.block
-    rotated = columns + -columns % (1 if signs is None else signs.numel())
-    x_RK = pad(x_RK.float(), (0, rotated - columns))
-    x_RK = x_RK if signs is None else rotate(x_RK, signs)
-    x_RK = pad(x_RK, (0, -rotated % width, 0, -rows % height)).contiguous()
-    x_BRCW = x_RK.view(x_RK.shape[0] // height, height, x_RK.shape[1] // width, width)
-    amax = x_BRCW.abs().amax(dim=(1, 3), keepdim=True) if x_RK.numel() else x_BRCW[:, :1, :, :1]
-    finite = torch.isfinite(amax)
-    amax = torch.where(finite, amax, 0.0)
-    scale = _tensor_scale(amax, fmt)
-    stored = _stored_scale(x_BRCW, amax, fmt, scale)
-    stored = torch.where(finite, stored, math.nan)
-    bits16 = treatment.draws and treatment.draws.bits16(*x_RK.shape, device=x.device)
-    t = encode_elements(x_BRCW, stored, scale)
-    q = round_values(t, fmt.element, bits16 if bits16 is None else bits16.view(t.shape))
-    values = (q * stored).view(x_RK.shape)[:rows, :rotated]
-    return Emulated(values if treatment.axis == 1 else values.t(), _factor(treatment, scale, x))
+    fmt, signs, draws = treatment.format, treatment.signs, treatment.draws
+    x_KR = x if treatment.axis == 0 else x.t()
+    rows, height, width = x_KR.shape[1], *fmt.block
+    if signs is not None:
+        x_KR = hadamard(_pad(x_KR, signs.numel(), 1).contiguous(), signs)
+    columns = x_KR.shape[0]
+    x_KR = _pad(x_KR, width, height)
+    bits16 = None if draws is None else draw_bits16(draws, *x_KR.shape, x.device)
+    # Blocks along contiguous memory need no transposed copy: nothing else needs the rows last.
+    as_rows = bits16 is None and height == 1 and x_KR.stride(0) == 1
+    shape = (-1, width, 1) if as_rows else (x_KR.shape[0] // width, width, x_KR.shape[1])
+    x_AnB = (x_KR.t() if as_rows else x_KR).contiguous().view(shape)
+    values, scale = _quantize(x_AnB, fmt, bits16 if bits16 is None else bits16.view(x_AnB.shape))
+    values_KR = values.view(x_KR.shape[::-1]).t() if as_rows else values.view(x_KR.shape)
+    values_KR = values_KR[:columns, :rows]
+    values = values_KR if treatment.axis == 0 else values_KR.t()
+    return Emulated(values, _factor(treatment, scale, x))
 
 
-def _tensor_scale(amax: Tensor, fmt: BlockFormat) -> TensorScale | None:
+def _pad(x_KR: Tensor, columns: int, rows: int) -> Tensor:
+    below, right = -x_KR.shape[0] % columns, -x_KR.shape[1] % rows
+    return pad(x_KR, (0, right, 0, below)) if below or right else x_KR
+
+
+def _quantize(
+    x_AnB: Tensor, fmt: BlockFormat, bits16: Tensor | None
+) -> tuple[Tensor, TensorScale | None]:
+    """Values of blocks along n (and over ``height`` neighbours of B), and the tensor's scale."""
+    assert fmt.element is not None
+    amax_AC = _over_height(amax(x_AnB), fmt).amax(-1)
+    finite_AC = torch.isfinite(amax_AC)
+    amax_AC = torch.where(finite_AC, amax_AC, 0.0)
+    scale = _tensor_scale(amax_AC, fmt)
+    stored_AC = torch.where(finite_AC, _stored_scale(x_AnB, amax_AC, fmt, scale), math.nan)
+    stored = _spread(stored_AC, fmt)
+    rounding = Rounding.of(fmt.element)
+    if rounding is None:
+        t = encode_elements(x_AnB.float(), stored, scale)
+        return round_by_table(t, fmt.element, bits16) * stored, scale
+    return round_blocks(x_AnB, stored, bits16, scale, rounding), scale
+
+
+def _over_height(x_AB: Tensor, fmt: BlockFormat) -> Tensor:
+    """[A, B] as [A, C, height]."""
+    return x_AB.unflatten(-1, (x_AB.shape[-1] // fmt.block[0], fmt.block[0]))
+
+
+def _spread(blocks_AC: Tensor, fmt: BlockFormat) -> Tensor:
+    """A value per block, repeated over its height: [A, 1, B]."""
+    return blocks_AC.repeat_interleave(fmt.block[0], 1).unsqueeze(1)
+
+
+def _tensor_scale(amax_AC: Tensor, fmt: BlockFormat) -> TensorScale | None:
     if not fmt.is_two_level:
         return None
     assert fmt.element is not None and fmt.scale is not None
-    largest = amax.amax() if amax.numel() else amax.new_zeros(())
+    largest = amax_AC.amax() if amax_AC.numel() else amax_AC.new_zeros(())
     return tensor_scale(largest, fmt.element, fmt.scale)
 
 
 def _stored_scale(
-    x_BRCW: Tensor, amax: Tensor, fmt: BlockFormat, scale: TensorScale | None
+    x_AnB: Tensor, amax_AC: Tensor, fmt: BlockFormat, scale: TensorScale | None
 ) -> Tensor:
     assert fmt.scale is not None
-    stored = stored_scale(amax, fmt, scale)
+    stored = stored_scale(amax_AC, fmt, scale)
     if fmt.scale.rule != FOUR_OVER_SIX:
         return stored
-    to_four = stored_scale(amax, fmt, scale, target=4.0)
-    better = _error(x_BRCW, to_four, fmt, scale) < _error(x_BRCW, stored, fmt, scale)
+    to_four = stored_scale(amax_AC, fmt, scale, target=4.0)
+    better = _error(x_AnB, to_four, fmt, scale) < _error(x_AnB, stored, fmt, scale)
     return torch.where(better, to_four, stored)
 
 
-def _error(x_BRCW: Tensor, stored: Tensor, fmt: BlockFormat, scale: TensorScale | None) -> Tensor:
+def _error(x_AnB: Tensor, stored_AC: Tensor, fmt: BlockFormat, scale: TensorScale | None) -> Tensor:
     """Squared error of each block, added up by halving as in ``reference``."""
     assert fmt.element is not None and scale is not None
-    q = round_values(encode_elements(x_BRCW, stored, scale), fmt.element, None)
-    squares = (q * stored * scale.decode - x_BRCW).square().transpose(1, 2).flatten(2)
-    while squares.shape[-1] > 1:
-        half = squares.shape[-1] // 2
-        squares = squares[..., :half] + squares[..., half:]
-    return squares.unsqueeze(1)
+    rounding = Rounding.of(fmt.element)
+    assert rounding is not None, "four-over-six is a rule for E2M1"
+    squares = squared_errors(x_AnB, _spread(stored_AC, fmt), scale, rounding)
+    squares = _over_height(squares, fmt).permute(3, 1, 0, 2).flatten(0, 1)
+    while squares.shape[0] > 1:
+        half = squares.shape[0] // 2
+        squares = squares[:half] + squares[half:]
+    return squares.squeeze(0)
 
 
 def _factor(treatment: Treatment, scale: TensorScale | None, x: Tensor) -> Tensor | None:
@@ -130,35 +164,7 @@ def _factor(treatment: Treatment, scale: TensorScale | None, x: Tensor) -> Tenso
     return correction if factor is None else factor * correction
 
 
-def round_values(t: Tensor, grid: Grid, bits16: Tensor | None) -> Tensor:
-    """Grid values of FP32 elements in units of the grid, as ``reference`` rounds them.
-
-    Args:
-        bits16: int32 of t's shape for stochastic rounding, or None for nearest.
-    """
-    step = _spacing(t, grid)
-    if step is None:
-        codes = round_to_codes(t, grid) if bits16 is None else round_stochastically(t, grid, bits16)
-        return torch.tensor(grid.decode_table, device=t.device)[codes.long()]
-    if bits16 is None:
-        return (t.clamp(-grid.max, grid.max) / step).round() * step
-    position = t.abs().clamp(max=grid.max) / step
-    low = position.floor()
-    up = bits16.float() + 0.5 < (position - low) * 65536.0
-    return torch.copysign((low + up) * step, t)
-
-
-def _spacing(t: Tensor, grid: Grid) -> Tensor | float | None:
-    """Distance of the grid's neighbours around t, a power of two; None where no formula has it.
-
-    Division by it is exact, and half to even is then half to the even code: an integer grid's codes
-    alternate from zero, and so do a minifloat's as long as it has a mantissa bit.
-    """
-    if grid.step is not None and grid.is_symmetric and math.frexp(grid.step)[0] == 0.5:
-        return grid.step
-    spec = grid.float_spec
-    if spec is None or spec.mantissa == 0:
-        return None
-    binade = (t.view(torch.int32) & EXPONENT_FIELD).view(torch.float32)
-    clamped = binade.clamp(2.0**spec.min_exponent, 2.0**grid.max_exponent)
-    return clamped * 2.0**-spec.mantissa
+def round_by_table(t: Tensor, grid: Grid, bits16: Tensor | None) -> Tensor:
+    """Grid values of t, for grids without a formula."""
+    codes = round_to_codes(t, grid) if bits16 is None else round_stochastically(t, grid, bits16)
+    return torch.tensor(grid.decode_table, device=t.device)[codes.long()]

@@ -1,0 +1,251 @@
+"""The passes over memory that emulation is made of, compiled for the CPU where that is possible.
+
+A tensor is seen as fibres [A, n, B]: what belongs together (a block, a piece of the Hadamard
+transform, eight elements that share a draw) lies along n, and everything else is independent. With
+the contraction first, B runs over the rows, is contiguous and fills the vector registers. What one
+pass computes is kept in memory for the next: a compiler that fused them would compute it once for
+each of its uses.
+
+Compiled code must equal eager code. So signed integers never overflow here, which C++ leaves
+undefined, and no rounding is left to a cast, which a compiler may drop.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from formats import Grid
+from kernels.rounding import COLUMNS_PER_CALL, KEY_STEPS, MULTIPLIERS, ROUNDS, WORD, Draws
+from kernels.scaling import TensorScale, encode_elements
+
+EXPONENT_FIELD = 0x7F800000
+TOP_BIT = -(1 << 31)
+# Half of Philox at a time: compiling takes far longer than linearly in the number of rounds.
+ROUNDS_PER_PASS = 5
+LARGEST_BUTTERFLY = 16
+# One variant of a pass per format, rounding and dtype: a study of all formats needs dozens.
+VARIANTS = 256
+# Keeps a butterfly's intermediate sums in registers instead of in memory.
+UNROLLED = {"realize_reads_threshold": 64, "realize_opcount_threshold": 512}
+
+
+@dataclass(frozen=True)
+class CpuPath:
+    """What runs on CPU tensors, ``compiled`` or ``eager``, and why."""
+
+    name: str
+    reason: str
+
+
+@functools.cache
+def cpu_path() -> CpuPath:
+    """Whether passes run compiled, found out by compiling a trivial function once."""
+    try:
+        torch.compile(torch.neg)(torch.zeros(16))
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0]
+        return CpuPath("eager", f"torch.compile does not work here: {reason}")
+    return CpuPath("compiled", "torch.compile works here")
+
+
+def compiled(**options: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Run a function compiled when its first tensor is on the CPU, as ``cpu_path`` says."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.cache
+        def build() -> Callable[..., Any]:
+            return torch.compile(function, dynamic=True, fullgraph=True, options=options)
+
+        @functools.wraps(function)
+        def call(first: Tensor, *others: Any) -> Any:
+            if first.device.type != "cpu" or not first.numel() or cpu_path().name == "eager":
+                return function(first, *others)
+            with torch._dynamo.config.patch(recompile_limit=VARIANTS):
+                return build()(first, *others)
+
+        return call
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Rounding to a grid without a table: neighbours of t are a power of two apart.
+
+    Half to even is then half to the even code: an integer grid's codes alternate from zero, and so
+    do a minifloat's as long as it has a mantissa bit.
+
+    Attributes:
+        limit: the grid's largest magnitude.
+        finest: distance of neighbours at zero.
+        coarsest: distance at the limit; between the two it doubles with every binade.
+        mantissa: bits below t's leading one.
+    """
+
+    limit: float
+    finest: float
+    coarsest: float
+    mantissa: int
+
+    @classmethod
+    @functools.cache
+    def of(cls, grid: Grid) -> Rounding | None:
+        """None for a grid that only its table describes."""
+        if grid.step is not None and grid.is_symmetric and math.frexp(grid.step)[0] == 0.5:
+            return cls(grid.max, grid.step, grid.step, 0)
+        spec = grid.float_spec
+        if spec is None or spec.mantissa == 0:
+            return None
+        finest, coarsest = (
+            2.0 ** (exponent - spec.mantissa) for exponent in (spec.min_exponent, grid.max_exponent)
+        )
+        return cls(grid.max, finest, coarsest, spec.mantissa)
+
+    def __call__(self, t: Tensor, bits16: Tensor | None) -> Tensor:
+        """Grid values of FP32 t, rounded as in ``reference``."""
+        step = self._spacing(t)
+        if bits16 is None:
+            return (t.clamp(-self.limit, self.limit) / step).round() * step
+        position = t.abs().clamp(max=self.limit) / step
+        low = position.floor()
+        up = bits16.float() + 0.5 < (position - low) * 65536.0
+        return torch.copysign((low + up) * step, t)
+
+    def _spacing(self, t: Tensor) -> Tensor | float:
+        if self.finest == self.coarsest:
+            return self.finest
+        binade = (t.view(torch.int32) & EXPONENT_FIELD).view(torch.float32)
+        return (binade * 2.0**-self.mantissa).clamp(self.finest, self.coarsest)
+
+
+@compiled()
+def amax(x_AnB: Tensor) -> Tensor:
+    """Largest magnitude of each fibre, FP32 [A, B]."""
+    return x_AnB.float().abs().amax(1)
+
+
+@compiled()
+def round_blocks(
+    x_AnB: Tensor,
+    stored_A1B: Tensor,
+    bits16_AnB: Tensor | None,
+    scale: TensorScale | None,
+    rounding: Rounding,
+) -> Tensor:
+    """Element times block scale, FP32 [A, n, B]."""
+    t_AnB = encode_elements(x_AnB.float(), stored_A1B, scale)
+    return rounding(t_AnB, bits16_AnB) * stored_A1B
+
+
+@compiled()
+def squared_errors(
+    x_AnB: Tensor, stored_A1B: Tensor, scale: TensorScale, rounding: Rounding
+) -> Tensor:
+    """Squared error of each element rounded to nearest, FP32 [A, n, B]."""
+    x_AnB = x_AnB.float()
+    q_AnB = rounding(encode_elements(x_AnB, stored_A1B, scale), None)
+    return (q_AnB * stored_A1B * scale.decode - x_AnB).square()
+
+
+def hadamard(x_KR: Tensor, signs: Tensor) -> Tensor:
+    """Rotate along the first axis, FP32 [K, R], with the sums of ``kernels.hadamard.rotate``."""
+    length, size = x_KR.shape[0], signs.numel()
+    signs_K = signs.float().repeat(length // size)
+    rotated, stride = x_KR, 1
+    while stride < size or rotated is x_KR:
+        width = min(LARGEST_BUTTERFLY, size // stride)
+        rotated = _butterfly(
+            rotated.view(length // (stride * width), width, stride * x_KR.shape[1]),
+            signs_K.view(-1, width, 1) if stride == 1 else None,
+            1.0 / math.sqrt(size) if stride * width == size else None,
+        )
+        stride *= width
+    return rotated.view(x_KR.shape)
+
+
+@compiled(**UNROLLED)
+def _butterfly(x_AnB: Tensor, signs_An1: Tensor | None, factor: float | None) -> Tensor:
+    parts = [part.float() for part in x_AnB.unbind(1)]
+    if signs_An1 is not None:
+        parts = [part * signs_An1[:, index] for index, part in enumerate(parts)]
+    stride = 1
+    while stride < len(parts):
+        pairs = [(index & ~stride, index | stride) for index in range(len(parts))]
+        parts = [
+            parts[low] - parts[high] if index & stride else parts[low] + parts[high]
+            for index, (low, high) in enumerate(pairs)
+        ]
+        stride *= 2
+    if factor is not None:
+        parts = [part * factor for part in parts]
+    return torch.stack(parts, 1)
+
+
+def draw_bits16(draws: Draws, columns: int, rows: int, device: torch.device) -> Tensor:
+    """``draws.bits16`` with the columns first, int32 [columns, rows], in 32-bit arithmetic."""
+    int32 = {"dtype": torch.int32, "device": device}
+    groups, first = -(-columns // COLUMNS_PER_CALL), draws.column // COLUMNS_PER_CALL
+    step = torch.as_tensor(draws.step, device=device) & WORD
+    counter = (
+        torch.arange(first, first + groups, **int32).unsqueeze(1),
+        torch.arange(draws.row, draws.row + rows, **int32),
+        torch.where(step > ~TOP_BIT, step + 2 * TOP_BIT, step).to(torch.int32),
+        torch.tensor(_signed(draws.stream), **int32),
+    )
+    words = [word.expand(groups, rows).contiguous() for word in counter]
+    keys = torch.tensor(_round_keys(draws.seed), **int32)
+    for keys_at in keys.split(ROUNDS_PER_PASS):
+        words = _philox_rounds(*words, keys_at)
+    return _halves(*words).flatten(0, 1)[:columns]
+
+
+def _round_keys(seed: int) -> list[list[int]]:
+    """Both keys of each round, with the top bit flipped as ``_multiply`` flips the high words."""
+    start = (seed & WORD, seed >> 32 & WORD)
+    return [
+        [_signed(key + turn * by) ^ TOP_BIT for key, by in zip(start, KEY_STEPS, strict=True)]
+        for turn in range(ROUNDS)
+    ]
+
+
+@compiled()
+def _philox_rounds(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, keys: Tensor) -> list[Tensor]:
+    for turn in range(keys.shape[0]):
+        high0, low0 = _multiply(c0, MULTIPLIERS[0])
+        high1, low1 = _multiply(c2, MULTIPLIERS[1])
+        c0, c1, c2, c3 = high1 ^ c1 ^ keys[turn, 0], low1, high0 ^ c3 ^ keys[turn, 1], low0
+    return [c0, c1, c2, c3]
+
+
+@compiled()
+def _halves(*words: Tensor) -> Tensor:
+    return torch.stack([half for w in words for half in (w & 0xFFFF, w >> 16 & 0xFFFF)], 1)
+
+
+def _multiply(word: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
+    """High word with its top bit flipped, and low word, of an unsigned 32 x 32 bit product.
+
+    With halves of the multiplier taken as signed, no product or sum leaves int32; the signed
+    multiplier is 2^32 too small, which adds the word to the high half, offset by 2^31 to stay in.
+    """
+    signed = _signed(multiplier)
+    by_low = _signed(signed << 16) >> 16
+    by_high = (signed - by_low) >> 16
+    low, high = word & 0xFFFF, word >> 16 & 0xFFFF
+    lowest = low * by_low
+    middle = high * by_low + (lowest >> 16)
+    cross = low * by_high + (middle & 0xFFFF)
+    top = high * by_high + (middle >> 16) + (cross >> 16)
+    return top + (word ^ TOP_BIT), cross << 16 | lowest & 0xFFFF
+
+
+def _signed(word: int) -> int:
+    """The int32 with a word's low 32 bits."""
+    return ((word & WORD) ^ (1 << 31)) - (1 << 31)
