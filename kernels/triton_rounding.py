@@ -5,8 +5,8 @@ step is so large that its own last place *is* the step, so the hardware's roundi
 has rounded v, and subtracting the constant gives the multiple of step back. A minifloat is a grid
 whose step depends on the binade of v; a code book that is neither takes one comparison per level.
 
-Everything here equals ``kernels.reference`` bit for bit, provided that the compiler does not contract
-a * b + c into one rounding: kernels are launched with ``enable_fp_fusion=False``.
+Everything here equals ``kernels.reference`` bit for bit, provided that the compiler does not
+contract a * b + c into one rounding: kernels are launched with ``enable_fp_fusion=False``.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def round_nearest(t, grid: tl.constexpr):
 def round_stochastic(t, bits16, grid: tl.constexpr):
     """One of the two neighbours of t, the upper (away from zero) with probability its distance.
 
-    bits16: int32 in 0..65535. With a = |t| in units of the spacing and c = (bits16 + 1/2) / 2^16, the
-    neighbour above is taken when a - floor(a) > c. Rounding a - 1/2 to an integer gives floor(a), or
-    a - 1 where a is whole; then the distance is 1 > c and the answer is a all the same.
+    bits16: int32 in 0..65535. With a = |t| in units of the spacing and c = (bits16 + 1/2) / 2^16,
+    the neighbour above is taken when a - floor(a) > c. Rounding a - 1/2 to an integer gives
+    floor(a), or a - 1 where a is whole; then the distance is 1 > c and the answer is still a.
     """
     chance = draw_chance(bits16)
     if grid.kind == _UNIFORM:
@@ -169,11 +169,11 @@ def divisor(s):
 
 @triton.jit
 def quotient(x, negated, power, reciprocal):
-    """x / s rounded once, without a division: Markstein's correction of x * (1/s) by its residual.
+    """Divide x by s with one rounding: Markstein's correction of x * (1/s) by its residual.
 
-    Checked exhaustively over all significands of s around the midpoints of E2M1, and on the quotients
-    that lie closest to a rounding boundary of FP32. Quotients below 2^-100 may be off by underflow;
-    those round to zero in any grid.
+    It was checked for all significands of s around the midpoints of E2M1, and on the quotients that
+    lie closest to a rounding boundary of FP32. Quotients below 2^-100 may be off by underflow: they
+    round to zero in any grid.
     """
     y = x * power
     q = y * reciprocal

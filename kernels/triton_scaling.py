@@ -1,4 +1,4 @@
-"""Device functions for scales: from a block's amax to its stored scale, as ``kernels.scaling`` says.
+"""Device functions for scales: from an amax to the stored scale, as ``kernels.scaling`` says.
 
 A tensor's scale is worked out by every program from the tensor's amax, which an earlier, read-only
 kernel left in memory: a few scalar operations cost less than another launch.
@@ -31,7 +31,6 @@ class ScaleFacts:
         kind: FP32, BF16, MINIFLOAT_SCALE or POWER_OF_TWO.
         two_level: whether block scales are relative to a scale of the tensor.
         target: the magnitude that a block's amax is mapped to.
-        inverse_target: 1 / target.
         product: largest stored scale times target.
         up_from: the mantissa field of amax at which a power-of-two rule takes the next power.
         max_exponent: of the element.
@@ -53,8 +52,7 @@ class ScaleFacts:
     def of(cls, rule: ScaleRule, element: Grid, two_level: bool) -> ScaleFacts:
         """The facts of a scale rule for an element."""
         scale = rule.format
-        kinds = {"fp32": FP32, "bf16": BF16}
-        kinds |= {"e8m0": POWER_OF_TWO}
+        kinds = {"fp32": FP32, "bf16": BF16, "e8m0": POWER_OF_TWO}
         power_of_two = scale.kind == "power-of-two"
         low = 2.0 ** (1 - scale.bias) if scale.kind == "minifloat" else 1.0
         spacing = 2.0**-scale.mantissa
@@ -87,10 +85,7 @@ def stored_scales(amax, encode, scale: tl.constexpr, target: tl.constexpr):
         amax = amax * scale.headroom
     if scale.kind == _POWER_OF_TWO:
         return power_of_two(amax, scale)
-    if scale.two_level:
-        ratio = amax * (encode * (1.0 / target))
-    else:
-        ratio = tl.div_rn(amax, target)
+    ratio = amax * (encode * (1.0 / target)) if scale.two_level else tl.div_rn(amax, target)
     if scale.kind == _MINIFLOAT_SCALE:
         values: tl.constexpr = scale.grid
         return round_nearest(ratio, values)
