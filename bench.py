@@ -130,6 +130,8 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     add("--formats-dir", action="append", default=[], metavar="DIR",
         help="folder of formats, with recipes in its subfolder recipes; repeatable")  # fmt: skip
     add("-o", "--output", type=Path, metavar="FILE", help="of --report: .html, .md or .csv")
+    add("--report-js", choices=("inline", "directory", "cdn"), default="inline",
+        help="plotly.js inside the report (default), beside it, or from a network")  # fmt: skip
     add("--fail-on", type=percentage, metavar="P%",
         help="of --compare: status 1 if anything got worse by more than this")  # fmt: skip
 
@@ -152,7 +154,7 @@ def run_command(options: argparse.Namespace) -> int:
         print(describe(options.describe))
         return OK
     if options.report:
-        return make_report(options.report, options.output)
+        return make_report(options.report, options.output, options.report_js)
     if options.compare:
         before, after = options.compare
         return compare(before, after, options.fail_on)
@@ -250,9 +252,9 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "gridbench"
 
 
-def make_report(folders: Sequence[Path], output: Path | None) -> int:
+def make_report(folders: Sequence[Path], output: Path | None, js: str) -> int:
     """Write a report from the rows of run folders; nothing is run."""
-    from reports import write_csv, write_markdown, write_report
+    from reports import merge, write_csv, write_markdown, write_report
     from suites.store import check_out, read_run
 
     if output is None and len(folders) > 1:
@@ -261,11 +263,11 @@ def make_report(folders: Sequence[Path], output: Path | None) -> int:
     if page.suffix not in (".html", ".md", ".csv"):
         raise ValueError(f"-o {page}: the name must end in .html, .md or .csv")
     runs = [read_run(folder) for folder in folders]
-    rows = [row for run in runs for row in run.rows]
+    rows = merge({str(run.folder): run.rows for run in runs})
     check_out(page.parent)
     page.parent.mkdir(parents=True, exist_ok=True)
     if page.suffix == ".html":
-        write_report(rows, [run.environment for run in runs], page)
+        write_report(rows, [run.environment for run in runs], page, js)
     else:
         (write_markdown if page.suffix == ".md" else write_csv)(rows, page)
     print(f"report: {page}")

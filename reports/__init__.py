@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from reports.page import write_report
 from reports.plain import terminal_tables, write_csv, write_markdown
+from reports.runs import merge
 
-__all__ = ["terminal_tables", "write_csv", "write_markdown", "write_report"]
+__all__ = ["merge", "terminal_tables", "write_csv", "write_markdown", "write_report"]

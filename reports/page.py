@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -18,7 +18,7 @@ from reports.sections import ordered
 from reports.table import ORIGINS, Cell, Table
 from suites.rows import Row
 
-Js = Literal["inline", "cdn", "directory"]
+JS = ("inline", "cdn", "directory")
 MOST_LINES = 400
 
 
@@ -26,7 +26,7 @@ def write_report(
     rows: Sequence[Row],
     environments: Sequence[Mapping[str, Any]],
     path: str | Path,
-    js: Js = "inline",
+    js: str = "inline",
 ) -> None:
     """Write the report of some rows as one HTML file; equal rows give equal bytes.
 
@@ -41,15 +41,15 @@ def write_report(
         ValueError: ``js`` is none of the three.
         OSError: the file cannot be written.
     """
-    if js not in ("inline", "cdn", "directory"):
-        raise ValueError(f"js: {js!r} is not one of inline, cdn, directory")
+    if js not in JS:
+        raise ValueError(f"js: {js!r} is not one of {', '.join(JS)}")
     target = Path(path)
     target.write_text(render(rows, environments, js), encoding="utf-8")
     if js == "directory":
         (target.parent / "plotly.min.js").write_text(_plotly_source(), encoding="utf-8")
 
 
-def render(rows: Sequence[Row], environments: Sequence[Mapping[str, Any]], js: Js) -> str:
+def render(rows: Sequence[Row], environments: Sequence[Mapping[str, Any]], js: str) -> str:
     """The report as text."""
     sections = ordered(rows, environments)
     template = _templates().get_template("report.html")
@@ -106,7 +106,7 @@ def _without_controls(script: str) -> str:
     )
 
 
-def _plotly(js: Js) -> Markup:
+def _plotly(js: str) -> Markup:
     if js == "inline":
         return Markup(f"<script>{_without_controls(_plotly_source())}</script>")  # noqa: S704
     if js == "directory":

@@ -61,16 +61,10 @@ def middles(groups: Iterable[Sequence[Row]], name: str) -> list[float | None]:
     return [None if middle is None else middle.value for middle in found]
 
 
-def baseline(rows: Iterable[Row]) -> str:
-    """The recipe that losses are compared with, as the training rows say."""
-    return next(
-        (
-            str(row.facts["baseline"])
-            for row in of_kind(rows, "training")
-            if "baseline" in row.facts
-        ),
-        BASELINE,
-    )
+def baselines(rows: Iterable[Row]) -> tuple[str, ...]:
+    """The recipes that losses are compared with, as the training rows say: one per run."""
+    said = [row.facts["baseline"] for row in of_kind(rows, "training") if "baseline" in row.facts]
+    return tuple(dict.fromkeys(map(str, said))) or (BASELINE,)
 
 
 def only(rows: Iterable[Row], *origins: str) -> list[Row]:

@@ -7,12 +7,12 @@ own and a dash, so that no plot depends on colour.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 from reports.section import Json
-from reports.select import baseline, names
+from reports.select import baselines, names
 from suites.rows import Row
 
 NEUTRAL = "#808891"
@@ -47,21 +47,22 @@ class Look:
 
 
 def looks(rows: Iterable[Row]) -> dict[str, Look]:
-    """A look for every recipe and format in the rows; the baseline is neutral.
+    """A look for every recipe and format in the rows; baselines are grey.
 
     Recipes and formats are numbered apart, since they meet in no figure; a format with the name of
     a recipe looks like it.
     """
     kept = list(rows)
-    neutral = baseline(kept)
+    neutral = baselines(kept)
     recipes, formats = (
-        [name for name in names(kept, key) if name != neutral] for key in ("recipe", "format")
+        [name for name in names(kept, key) if name not in neutral] for key in ("recipe", "format")
     )
     numbered = dict(zip(recipes, _all_looks(), strict=False))
     shared = {name: numbered[name] for name in formats if name in numbered}
     free = (look for look in _all_looks() if look not in shared.values())
     rest = dict(zip((name for name in formats if name not in shared), free, strict=False))
-    return {neutral: Look(NEUTRAL, "circle", "solid"), **numbered, **rest}
+    greys = (replace(look, colour=NEUTRAL) for look in _all_looks())
+    return {**dict(zip(neutral, greys, strict=False)), **numbered, **rest}
 
 
 def _all_looks() -> Iterator[Look]:

@@ -25,7 +25,7 @@ ORIGINS = {
     "published": "quoted from a source that is named beside it",
 }
 ABSENT = "n/a"
-PRINTED_UNITS = {"1": "", "um2": "µm²", "us": "µs"}
+PRINTED_UNITS = {"1": "", "um2": "µm²", "um2/MAC": "µm²/MAC", "us": "µs"}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from reports.section import Figure, Json, Section, Sentence, Sentences
 from reports.sections.pareto import COSTS, first_place, place_of
-from reports.select import baseline, fidelity_summary, median, names, of_kind, quantities
+from reports.select import baselines, fidelity_summary, median, names, of_kind, quantities
 from reports.style import Look, axis, looks, plain
 from reports.table import ABSENT, Cell, Column, Table, common_unit, number_cell, text_cell
 from reports.tables import COMPARISONS
@@ -34,7 +34,7 @@ def verdicts(rows: Sequence[Row]) -> list[Row]:
     """The comparisons of the headline metric: against the baseline and, if few, of other pairs."""
     found = of_kind(rows, "comparison")
     found = [row for row in found if row.config.get("metric") == METRIC] or found
-    against = [row for row in found if row.config.get("baseline") == baseline(rows)]
+    against = [row for row in found if row.config.get("baseline") in baselines(rows)]
     others = [row for row in found if row not in against]
     return against + others if len(others) <= MOST_PAIRS else against
 
@@ -169,9 +169,9 @@ def answer_table(rows: Sequence[Row]) -> Table:
         "Quality and cost per recipe",
         columns,
         tuple(_line(recipe, rows, outputs, costs) for recipe in recipes),
-        f"Loss is of the validation text against {baseline(rows)}, seeds paired. Gain and SQNR are "
-        "of the GEMM outputs against FP32: the middle one of fprop, dgrad and wgrad, each the mean "
-        "over layers, steps and seeds.",
+        f"Loss is of the validation text against {' or '.join(baselines(rows))}, seeds paired. "
+        "Gain and SQNR are of the GEMM outputs against FP32: the middle one of fprop, dgrad and "
+        "wgrad, each the mean over layers, steps and seeds.",
     ).without_empty_columns()
 
 
@@ -181,7 +181,7 @@ def _line(
     against = [
         row
         for row in verdicts(rows)
-        if (row.config.get("recipe"), row.config.get("baseline")) == (recipe, baseline(rows))
+        if row.config.get("recipe") == recipe and row.config.get("baseline") in baselines(rows)
     ]
 
     def middle(found: Sequence[Row], name: str, style: str = "") -> Cell:
@@ -201,7 +201,7 @@ def _line(
 
 def _without_verdict(recipe: str, rows: Sequence[Row]) -> str:
     """Why a recipe has no verdict against the baseline."""
-    if recipe == baseline(rows):
+    if recipe in baselines(rows):
         return "baseline"
     ends = {row.status for row in of_kind(rows, "training", recipe=recipe)}
     return "not compared" if not ends or "ok" in ends else " and ".join(sorted(ends))

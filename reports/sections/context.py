@@ -21,8 +21,8 @@ METHOD = (
     "are never put in one column with measurements.",
 )
 LIMITS = (
-    "Models and budgets here are small. A difference that is not resolved here may exist, and one "
-    "that is resolved may shrink or grow with scale.",
+    "Models and budgets are small beside production runs. A difference that is not resolved here "
+    "may exist, and one that is resolved may shrink or grow with scale.",
     "Speed and energy measured while a format is emulated say nothing about hardware that has it.",
     "Modelled area and energy are of arithmetic parts, not of a laid-out chip.",
     "Where this report condenses numbers (medians over layers, ranges over seeds) it says so; the "

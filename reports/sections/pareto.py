@@ -43,7 +43,8 @@ def place_of(found: Sequence[Row], cost: str) -> str:
 
 def pareto_figure(found: Sequence[Row], look: dict[str, Look]) -> Figure | None:
     """Loss degradation (or, where no loss is known, SQNR) over each cost."""
-    quality = "loss_degradation" if quantities(found, "loss_degradation") else "sqnr_db"
+    losses = quantities(found, "loss_degradation")
+    quality = "loss_degradation" if any(q.value is not None for q in losses) else "sqnr_db"
     judged = [row for row in found if row.quantity(quality).value is not None]
     costs = [cost for cost in COSTS if first_place(judged, cost)]
     if not costs:

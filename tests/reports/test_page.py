@@ -62,7 +62,7 @@ def test_a_page_that_needs_a_network_says_so_and_checks_what_it_gets() -> None:
 
 def test_another_way_of_embedding_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not one of inline, cdn, directory"):
-        write_report([], [], tmp_path / "r.html", js="other")  # type: ignore[arg-type]
+        write_report([], [], tmp_path / "r.html", js="other")
 
 
 def test_embedded_data_cannot_end_its_script_element_and_comes_back() -> None:

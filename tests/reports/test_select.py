@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from reports.select import (
-    baseline,
+    baselines,
     fidelity_summary,
     grouped,
     median,
@@ -68,5 +68,5 @@ def test_observations_are_of_the_last_step_and_of_single_layers() -> None:
 
 
 def test_the_baseline_is_what_training_rows_say() -> None:
-    assert baseline([]) == "bf16"
-    assert baseline([Row(kind="training", facts={"baseline": "fp32"})]) == "fp32"
+    assert baselines([]) == ("bf16",)
+    assert baselines([Row(kind="training", facts={"baseline": "fp32"})]) == ("fp32",)

@@ -1,6 +1,5 @@
 "use strict";
-// Draws the figures in the page's own colours, stacks their panels when the page is narrow, and
-// sorts tables. Everything else works without a script.
+// Draws the figures in the page's own colours and stacks their panels when the page is narrow.
 
 const FIGURES = JSON.parse(document.getElementById("figures").textContent);
 const CONFIG = {
@@ -95,31 +94,6 @@ function redrawAll(width) {
   for (const id of Object.keys(FIGURES)) draw(id, width);
 }
 
-function key(cell) {
-  return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
-}
-
-function compare(a, b) {
-  if (typeof a === "number" && typeof b === "number") return a - b;
-  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
-  return a.localeCompare(b, undefined, { numeric: true });
-}
-
-function sort(button) {
-  const heading = button.closest("th");
-  const body = heading.closest("table").tBodies[0];
-  const direction = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
-  for (const other of heading.parentElement.children) other.setAttribute("aria-sort", "none");
-  heading.setAttribute("aria-sort", direction);
-  const sign = direction === "ascending" ? 1 : -1;
-  const column = heading.cellIndex;
-  const lines = [...body.rows].sort((a, b) => sign * compare(key(a.cells[column]), key(b.cells[column])));
-  body.append(...lines);
-}
-
-for (const button of document.querySelectorAll("th button")) {
-  button.addEventListener("click", () => sort(button));
-}
 if (window.Plotly) {
   drawAll();
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
