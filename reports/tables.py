@@ -20,7 +20,8 @@ class View:
     """A table of one kind of row: its settings, quantities and some of its facts.
 
     The names give the order of the columns; settings and quantities that rows have beside them
-    follow, so that nothing recorded is lost. What a row lacks shows as "n/a".
+    follow, so that nothing recorded is lost. What a row lacks shows as "n/a". An ``exact`` view has
+    no other columns than those named, and each of its lines once.
     """
 
     id: str
@@ -30,19 +31,23 @@ class View:
     values: tuple[str, ...]
     facts: tuple[str, ...] = ()
     note: str = ""
+    exact: bool = False
 
     def table(self, rows: Sequence[Row]) -> Table:
         """The view of those rows that are of its kind, without columns that say nothing."""
         chosen = of_kind(rows, self.kind)
-        settings = list(dict.fromkeys([*self.config, *(n for row in chosen for n in row.config)]))
-        results = list(dict.fromkeys([*self.values, *(n for row in chosen for n in row.values)]))
+        others = [] if self.exact else chosen
+        settings = list(dict.fromkeys([*self.config, *(n for row in others for n in row.config)]))
+        results = list(dict.fromkeys([*self.values, *(n for row in others for n in row.values)]))
         columns = (
             *(Column(label(name).title) for name in settings),
             *(Column(label(name).title, common_unit(quantities(chosen, name))) for name in results),
             *(Column(label(name).title) for name in self.facts),
         )
-        lines = tuple(_line(row, settings, results, self.facts) for row in chosen)
-        table = Table(self.id, self.title, columns, lines, self.note)
+        lines = [_line(row, settings, results, self.facts) for row in chosen]
+        if self.exact:
+            lines = list(dict.fromkeys(lines))
+        table = Table(self.id, self.title, columns, tuple(lines), self.note)
         return table.without_empty_columns().with_constants_noted()
 
 
@@ -113,8 +118,17 @@ TRAINING = View(
         "peak_memory_gib",
         "energy_joules",
     ),
-    ("device", "gemm_path", "gemm_reason", "converted", "parameters", "epochs", "reference_band"),
+    ("device", "parameters", "epochs"),
     "Speed is of this machine emulating the format, not of hardware that has it.",
+)
+PATHS = View(
+    "paths",
+    "training",
+    "How each recipe was run",
+    ("recipe",),
+    (),
+    ("gemm_path", "gemm_reason", "converted", "kept", "reference_band"),
+    exact=True,
 )
 BIAS = View(
     "bias",

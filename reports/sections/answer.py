@@ -56,7 +56,7 @@ def _sentence(row: Row) -> Sentence:
 
 def _change(row: Row) -> Sentence:
     """The degradation and its interval."""
-    return (number_cell(row.values.get("degradation_percent"), "+.2f"), " % loss ", interval(row))
+    return (number_cell(row.values.get("degradation_percent"), "+.2f"), " % loss, ", interval(row))
 
 
 def interval(row: Row) -> Cell:
@@ -133,6 +133,7 @@ def _interval_mark(row: Row, look: Look) -> Json:
         "x": [value],
         "y": [plain(f"{row.config.get('recipe')} against {row.config.get('baseline')}")],
         "error_x": {
+            "visible": low is not None,
             "type": "data",
             "symmetric": False,
             "array": [0 if high is None else high - value],

@@ -9,7 +9,7 @@ from reports.section import Figure, Json, Section
 from reports.select import grouped, of_kind
 from reports.style import Look, axis, in_panel, looks, panels, plain
 from reports.table import Cell, Column, Table, significant, text_cell
-from reports.tables import TRAINING
+from reports.tables import PATHS, TRAINING
 from suites.rows import Row, Series
 
 BINS = 160
@@ -34,14 +34,13 @@ class Curve:
 
 def section(rows: Sequence[Row]) -> Section:
     """Curves of all recipes in one plot, and every run in a table."""
-    curves = curves_figure(rows)
-    table = TRAINING.table(rows)
+    found = (curves_figure(rows), TRAINING.table(rows), PATHS.table(rows))
     return Section(
         "loss",
         "Loss curves",
         "All recipes start from the same weights and see the same batches. Drag to zoom, "
         "double-click to return.",
-        tuple(part for part in (curves, table) if part),
+        tuple(part for part in found if part),
         "--suite pretrain-small",
     )
 

@@ -29,11 +29,12 @@ def section(rows: Sequence[Row]) -> Section:
 
 
 def first_place(found: Sequence[Row], cost: str) -> list[Row]:
-    """The rows with that cost, on the first library or device that has it."""
-    place = COSTS[cost]
+    """The rows with that cost, of the first library and the first device that have it."""
     priced = [row for row in found if row.quantity(cost).value is not None]
-    first = names(priced, place)[:1]
-    return [row for row in priced if names([row], place) == first]
+    for place in ("library", "device"):
+        first = names(priced, place)[:1]
+        priced = [row for row in priced if names([row], place) in ([], first)]
+    return priced
 
 
 def place_of(found: Sequence[Row], cost: str) -> str:

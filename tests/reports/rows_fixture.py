@@ -106,6 +106,7 @@ def _trained(recipe: str, seed: int, steps: int, percent: float) -> Row:
             "gemm_path": "native" if recipe == "bf16" else "emulated",
             "gemm_reason": "this device has no FP4 tensor core",
             "converted": 0 if recipe == "bf16" else 12,
+            "kept": ["embedding", "head", "norm"],
             "parameters": 2_100_000,
             "epochs": 0.4,
         },

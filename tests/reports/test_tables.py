@@ -29,6 +29,19 @@ def test_a_run_that_diverged_is_a_line_that_says_so() -> None:
     assert last["step time"].text == "diverged"
 
 
+def test_an_exact_view_has_its_columns_only_and_each_line_once() -> None:
+    rows = [
+        Row(kind="k", config={"recipe": name, "seed": seed}, facts={"path": f"path of {name}"})
+        for name in ("a", "b")
+        for seed in (0, 1)
+    ]
+    table = View("v", "k", "V", ("recipe",), (), ("path",), exact=True).table(rows)
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["a", "path of a"],
+        ["b", "path of b"],
+    ]
+
+
 def test_a_view_of_other_rows_is_empty() -> None:
     assert not TRAINING.table([Row(kind="grid")])
 

@@ -27,8 +27,8 @@ def one_seed(recipe: str, percent: float | None, reason: str) -> Row:
 
 def test_resolved_verdicts_are_sentences_with_their_interval() -> None:
     assert words(answer.statements(all_rows())) == [
-        "e2m1-ref is worse than bf16: +1.26 % loss [+0.95, +1.57].",
-        "ufp4 is worse than bf16: +0.97 % loss [+0.69, +1.25].",
+        "e2m1-ref is worse than bf16: +1.26 % loss, [+0.95, +1.57].",
+        "ufp4 is worse than bf16: +0.97 % loss, [+0.69, +1.25].",
     ]
 
 

@@ -85,6 +85,15 @@ def test_pareto_marks_the_front_by_filling() -> None:
     assert "modelled" in figure.data[0]["hovertext"][0]
 
 
+def test_pareto_shows_a_recipe_once_however_many_devices_there_are() -> None:
+    more = [
+        row.model_copy(update={"config": {**row.config, "device": "H200"}})
+        for row in ROWS
+        if row.kind == "codesign"
+    ]
+    assert len(figure_of(pareto.section([*ROWS, *more]), "pareto").data) == 9
+
+
 def test_pareto_uses_signal_where_no_loss_is_known() -> None:
     rows = [
         row.model_copy(
