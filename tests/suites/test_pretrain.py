@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import formats
+from suites.catalog import Profile, load_suite, resolve_settings
 from suites.experiment import Cell, Context, Selection
 from suites.pretrain import Pretrain, PretrainSettings
 from suites.rows import Row, read_row
@@ -190,6 +191,21 @@ def test_reference_band_counts_only_for_its_own_settings(
     assert verdict(0, 10, own) == "inside 0 to 10 bits per byte"
     assert verdict(0, 0.01, own) == "outside 0 to 0.01 bits per byte"
     assert verdict(0, 10, "other") == f"no band is known for these settings ({own})"
+
+
+def test_band_of_the_main_suite_belongs_to_its_settings_as_they_are_now() -> None:
+    settings = resolve_settings(load_suite("pretrain-small"), PretrainSettings, "cpu", [])
+    assert isinstance(settings, PretrainSettings) and settings.reference_band is not None
+    assert settings.reference_band.settings == settings.run_digest
+
+
+@pytest.mark.parametrize("suite", ["pretrain-small", "pretrain-moe"])
+@pytest.mark.parametrize("profile", ["cpu", "cuda"])
+def test_fidelity_steps_of_the_suites_lie_within_their_runs(suite: str, profile: Profile) -> None:
+    settings = resolve_settings(load_suite(suite), PretrainSettings, profile, [])
+    assert isinstance(settings, PretrainSettings)
+    assert 0 <= min(settings.fidelity_steps) <= max(settings.fidelity_steps)
+    assert max(settings.fidelity_steps) < settings.training.steps
 
 
 def test_text_repeated_too_often_fails_the_cell(
