@@ -20,7 +20,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal
 
@@ -66,12 +66,15 @@ class EnergyWindow:
 
     Attributes:
         index: place of the GPU among the visible ones, as CUDA counts.
+        uuid: "GPU-...", when known (torch.cuda.get_device_properties): CUDA may order GPUs by speed
+            where NVML orders them by bus, so this is the safe way to name one of several.
         synchronise: called before both readings, so that queued work is inside (torch.cuda.synchronize).
         nvml: the pynvml module, or a stand-in.
         reading: the result, after leaving.
     """
 
     index: int = 0
+    uuid: str | None = None
     synchronise: Callable[[], None] = field(default=lambda: None)
     nvml: Any = None
     clock: Callable[[], float] = time.monotonic
@@ -131,7 +134,9 @@ class EnergyWindow:
             self._reason = str(error)
 
     def _find(self) -> Any:
-        """The NVML handle of the visible GPU number ``index``."""
+        """The NVML handle of the GPU."""
+        if self.uuid is not None:
+            return self.nvml.nvmlDeviceGetHandleByUUID(self.uuid)
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         if visible is None:
             return self.nvml.nvmlDeviceGetHandleByIndex(self.index)
@@ -189,21 +194,24 @@ class EnergyWindow:
         counted = None
         if self._before is not None and after is not None:
             counted = after - self._before
-            if counted <= 0:
-                counted, self._reason = None, "the energy counter stood still or was reset in the window"
-        if counted is not None and seconds < MIN_WINDOW_SECONDS:
+        readable = counted is not None or sampled is not None
+        if readable and seconds < MIN_WINDOW_SECONDS:
             why = f"window of {seconds:.3g} s is too short: {MIN_WINDOW_SECONDS:g} s are needed"
             return Reading(seconds, None, "none", counted, sampled, None, why)
+        if counted is not None and counted <= 0:
+            counted, self._reason = None, "the energy counter stood still or was reset in the window"
         if counted is not None:
             open_ended = COUNTER_PERIOD_SECONDS * counted / seconds
             reading = Reading(seconds, counted, "counter", counted, sampled, open_ended)
             if reading.gap is not None and reading.gap > MAX_GAP:
-                why = f"counter and integrated power differ by {reading.gap:.0%}"
-                return Reading(seconds, counted, "counter", counted, sampled, open_ended, why)
+                return replace(
+                    reading, reason=f"counter and integrated power differ by {reading.gap:.0%}"
+                )
             return reading
-        if sampled is not None and seconds >= MIN_WINDOW_SECONDS:
+        if sampled is not None:
             return Reading(seconds, sampled, "sampled", None, sampled, None, self._reason)
-        return Reading(seconds, None, "none", None, sampled, None, self._reason or "nothing could be read")
+        reason = self._reason or "nothing could be read"
+        return Reading(seconds, None, "none", reason=reason)
 
 
 @dataclass(frozen=True)

