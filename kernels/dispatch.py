@@ -64,13 +64,19 @@ def quantise_path(target: str) -> Path:
     return Path("triton", "emulated", f"fused kernel, compiled for {target}")
 
 
-def emulate(x: torch.Tensor, treatments: Sequence[Treatment]) -> list[Emulated]:
-    """Quantise and decode a 2-D tensor for its GEMMs, by the path of its device."""
+@torch.compiler.disable(reason="emulation brings its own kernels")
+def emulate(x: torch.Tensor, treatments: Sequence[Treatment], dtype: torch.dtype) -> list[Emulated]:
+    """Quantise and decode a 2-D tensor for its GEMMs, by the path of its device.
+
+    Args:
+        dtype: that the GEMMs multiply in. Values that would be rounded to bfloat16 on the way into
+            a GEMM may come rounded already, which saves two passes over memory.
+    """
     if x.device.type != "cuda":
         return plain.emulate(x, treatments)
     from kernels.triton_quantize import emulate_triton
 
-    return emulate_triton(x, treatments)
+    return emulate_triton(x, treatments, dtype if dtype == torch.bfloat16 else None)
 
 
 def supported(target: str) -> list[tuple[str, Path]]:
