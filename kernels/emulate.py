@@ -15,15 +15,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from formats import BlockFormat, Grid
-from formats.scale import FOUR_OVER_SIX
-from kernels.passes import Rounding, amax, draw_bits16, hadamard, round_blocks, squared_errors
+from formats.scale import AMAX, FOUR_OVER_SIX, FP32_SCALE
+from kernels.passes import (
+    Rounding,
+    amax,
+    draw_bits16,
+    hadamard,
+    round_blocks,
+    round_scales,
+    squared_errors,
+)
 from kernels.reference import round_stochastically, round_to_codes
 from kernels.rounding import Draws
 from kernels.scaling import TensorScale, encode_elements, stored_scale, tensor_scale
@@ -135,12 +144,29 @@ def _stored_scale(
     x_AnB: Tensor, amax_AC: Tensor, fmt: BlockFormat, scale: TensorScale | None
 ) -> Tensor:
     assert fmt.scale is not None
-    stored = stored_scale(amax_AC, fmt, scale)
+    stored = _round_scales(amax_AC, fmt, scale)
     if fmt.scale.rule != FOUR_OVER_SIX:
         return stored
-    to_four = stored_scale(amax_AC, fmt, scale, target=4.0)
+    to_four = _round_scales(amax_AC, fmt, scale, target=4.0)
     better = _error(x_AnB, to_four, fmt, scale) < _error(x_AnB, stored, fmt, scale)
     return torch.where(better, to_four, stored)
+
+
+def _round_scales(
+    amax_AC: Tensor, fmt: BlockFormat, scale: TensorScale | None, target: float | None = None
+) -> Tensor:
+    assert fmt.scale is not None
+    rounding = Rounding.of_scale(fmt.scale)
+    if rounding is None:
+        return stored_scale(amax_AC, fmt, scale, target)
+    return round_scales(stored_scale(amax_AC, _with_wide_scale(fmt), scale, target), rounding)
+
+
+@cache
+def _with_wide_scale(fmt: BlockFormat) -> BlockFormat:
+    """The format with FP32 scales: it stores the scales that fmt's are rounded from."""
+    assert fmt.scale is not None
+    return replace(fmt, scale=replace(fmt.scale, format=FP32_SCALE, rule=AMAX))
 
 
 def _error(x_AnB: Tensor, stored_AC: Tensor, fmt: BlockFormat, scale: TensorScale | None) -> Tensor:

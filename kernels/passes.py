@@ -21,14 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from formats import Grid
+from formats import Grid, ScaleRule
 from kernels.rounding import COLUMNS_PER_CALL, KEY_STEPS, MULTIPLIERS, ROUNDS, WORD, Draws
 from kernels.scaling import TensorScale, encode_elements
 
-EXPONENT_FIELD = 0x7F800000
 TOP_BIT = -(1 << 31)
-# Half of Philox at a time: compiling takes far longer than linearly in the number of rounds.
-ROUNDS_PER_PASS = 5
 LARGEST_BUTTERFLY = 16
 # One variant of a pass per format, rounding and dtype: a study of all formats needs dozens.
 VARIANTS = 256
@@ -67,7 +64,8 @@ def compiled(**options: int) -> Callable[[Callable[..., Any]], Callable[..., Any
         def call(first: Tensor, *others: Any) -> Any:
             if first.device.type != "cpu" or not first.numel() or cpu_path().name == "eager":
                 return function(first, *others)
-            with torch._dynamo.config.patch(recompile_limit=VARIANTS):
+            # Floats are constants of a variant: as inputs they would be computed with in double.
+            with torch._dynamo.config.patch(recompile_limit=VARIANTS, specialize_float=True):
                 return build()(first, *others)
 
         return call
@@ -85,50 +83,67 @@ class Rounding:
     Attributes:
         limit: the grid's largest magnitude.
         finest: distance of neighbours at zero.
-        coarsest: distance at the limit; between the two it doubles with every binade.
-        mantissa: bits below t's leading one.
+        edges: magnitudes from each of which on the distance is twice that before it.
     """
 
     limit: float
     finest: float
-    coarsest: float
-    mantissa: int
+    edges: tuple[float, ...]
 
     @classmethod
     @functools.cache
     def of(cls, grid: Grid) -> Rounding | None:
         """None for a grid that only its table describes."""
         if grid.step is not None and grid.is_symmetric and math.frexp(grid.step)[0] == 0.5:
-            return cls(grid.max, grid.step, grid.step, 0)
+            return cls(grid.max, grid.step, ())
         spec = grid.float_spec
         if spec is None or spec.mantissa == 0:
             return None
-        finest, coarsest = (
-            2.0 ** (exponent - spec.mantissa) for exponent in (spec.min_exponent, grid.max_exponent)
-        )
-        return cls(grid.max, finest, coarsest, spec.mantissa)
+        return cls._of_float(grid.max, spec.min_exponent, spec.mantissa)
+
+    @classmethod
+    @functools.cache
+    def of_scale(cls, rule: ScaleRule) -> Rounding | None:
+        """The same for stored scales, None unless they are minifloats."""
+        if rule.format.kind != "minifloat":
+            return None
+        return cls._of_float(rule.max, 1 - rule.format.bias, rule.format.mantissa)
+
+    @classmethod
+    def _of_float(cls, limit: float, min_exponent: int, mantissa: int) -> Rounding:
+        max_exponent = math.frexp(limit)[1] - 1
+        edges = tuple(2.0**e for e in range(min_exponent + 1, max_exponent + 1))
+        return cls(limit, 2.0 ** (min_exponent - mantissa), edges)
 
     def __call__(self, t: Tensor, bits16: Tensor | None) -> Tensor:
         """Grid values of FP32 t, rounded as in ``reference``."""
-        step = self._spacing(t)
+        magnitude = t.abs().clamp(max=self.limit)
+        step = self._spacing(magnitude)
+        position = magnitude / step
         if bits16 is None:
-            return (t.clamp(-self.limit, self.limit) / step).round() * step
-        position = t.abs().clamp(max=self.limit) / step
+            return torch.copysign(position.round() * step, t)
         low = position.floor()
         up = bits16.float() + 0.5 < (position - low) * 65536.0
         return torch.copysign((low + up) * step, t)
 
-    def _spacing(self, t: Tensor) -> Tensor | float:
-        if self.finest == self.coarsest:
-            return self.finest
-        binade = (t.view(torch.int32) & EXPONENT_FIELD).view(torch.float32)
-        return (binade * 2.0**-self.mantissa).clamp(self.finest, self.coarsest)
+    def _spacing(self, magnitude: Tensor) -> Tensor | float:
+        """By comparison: reading the exponent's bits keeps a CPU compiler from vectorising."""
+        step: Tensor | float = self.finest
+        for binade, edge in enumerate(self.edges, 1):
+            step = torch.where(magnitude >= edge, self.finest * 2.0**binade, step)
+        return step
 
 
 @compiled()
 def amax(x_AnB: Tensor) -> Tensor:
     """Largest magnitude of each fibre, FP32 [A, B]."""
     return x_AnB.float().abs().amax(1)
+
+
+@compiled()
+def round_scales(ratio: Tensor, rounding: Rounding) -> Tensor:
+    """Stored minifloat scales, of ratio's shape."""
+    return rounding(ratio, None)
 
 
 @compiled()
@@ -195,15 +210,14 @@ def draw_bits16(draws: Draws, columns: int, rows: int, device: torch.device) -> 
     step = torch.as_tensor(draws.step, device=device) & WORD
     counter = (
         torch.arange(first, first + groups, **int32).unsqueeze(1),
-        torch.arange(draws.row, draws.row + rows, **int32),
+        torch.arange(draws.row, draws.row + rows, **int32).unsqueeze(0),
         torch.where(step > ~TOP_BIT, step + 2 * TOP_BIT, step).to(torch.int32),
         torch.tensor(_signed(draws.stream), **int32),
     )
-    words = [word.expand(groups, rows).contiguous() for word in counter]
     keys = torch.tensor(_round_keys(draws.seed), **int32)
-    for keys_at in keys.split(ROUNDS_PER_PASS):
-        words = _philox_rounds(*words, keys_at)
-    return _halves(*words).flatten(0, 1)[:columns]
+    first_half, second_half = keys.split(ROUNDS // 2)
+    words = _first_rounds(*counter, first_half)
+    return _last_rounds(*words, second_half).flatten(0, 1)[:columns]
 
 
 def _round_keys(seed: int) -> list[list[int]]:
@@ -215,7 +229,6 @@ def _round_keys(seed: int) -> list[list[int]]:
     ]
 
 
-@compiled()
 def _philox_rounds(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, keys: Tensor) -> list[Tensor]:
     for turn in range(keys.shape[0]):
         high0, low0 = _multiply(c0, MULTIPLIERS[0])
@@ -224,8 +237,13 @@ def _philox_rounds(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, keys: Tensor)
     return [c0, c1, c2, c3]
 
 
+# Two passes, because compiling takes far longer than linearly in the number of rounds.
+_first_rounds = compiled()(_philox_rounds)
+
+
 @compiled()
-def _halves(*words: Tensor) -> Tensor:
+def _last_rounds(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, keys: Tensor) -> Tensor:
+    words = _philox_rounds(c0, c1, c2, c3, keys)
     return torch.stack([half for w in words for half in (w & 0xFFFF, w >> 16 & 0xFFFF)], 1)
 
 
