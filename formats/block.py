@@ -83,7 +83,10 @@ class BlockFormat:
         """
         if self.element is None or self.scale is None:
             return {"element": None}
+        # Only this rule looks at more of an element than its values.
+        even = {"mantissa_bits": self.element.mantissa_bits} if self.scale.rule == "even" else {}
         return {
+            **even,
             "decode_table": [None if math.isnan(v) else v.hex() for v in self.element.decode_table],
             "block": list(self.block),
             "scale": self.scale.format.name,

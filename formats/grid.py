@@ -22,7 +22,7 @@ import math
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 
 MAX_BITS = 8
 
@@ -70,7 +70,8 @@ class Grid:
         ``max_value`` drops the codes above it (E4M3 keeps its top code for NaN: max 448).
 
         Raises:
-            ValueError: fewer than 2 or more than 8 bits in all, or no exponent bit.
+            ValueError: fewer than 2 or more than 8 bits in all, no exponent bit, or values that
+                FP32 does not hold.
         """
         bits = 1 + exponent + mantissa
         if exponent < 1 or mantissa < 0 or not 2 <= bits <= MAX_BITS:
@@ -79,6 +80,10 @@ class Grid:
                 f"with its sign, got exponent {exponent}, mantissa {mantissa}"
             )
         spec = FloatSpec(exponent, mantissa, 2 ** (exponent - 1) - 1 if bias is None else bias)
+        if spec.min_exponent - mantissa < -149 or (1 << exponent) - 1 - spec.bias > 127:
+            raise ValueError(
+                f"bias {spec.bias} puts values outside FP32, which elements are kept in"
+            )
         magnitudes = [spec.magnitude(code) for code in range(1 << (bits - 1))]
         limit = math.inf if max_value is None else max_value
         if limit < magnitudes[1]:
@@ -109,7 +114,7 @@ class Grid:
         Raises:
             ValueError: empty, not finite, not strictly increasing, without 0, too many for 4 bits.
         """
-        table = tuple(_to_float32(value) for value in values)
+        table = tuple(_to_float32(value) + 0.0 for value in values)  # one zero, +0
         signed = any(value < 0 for value in table)
         limit = 16 if signed else 8
         if not table or not all(math.isfinite(value) for value in table):
@@ -204,6 +209,7 @@ class Grid:
         return nearest_even_thresholds(self.levels, self.level_codes, precision)
 
 
+@cache
 def nearest_even_thresholds(
     levels: tuple[float, ...], codes: tuple[int, ...], precision: int = 24
 ) -> tuple[float, ...]:

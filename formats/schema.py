@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,6 +31,10 @@ class Record(BaseModel):
     """Strict, frozen, without unknown keys: the base of everything that is read from YAML."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+def _block_size(block: int | tuple[int, int]) -> int:
+    return block if isinstance(block, int) else math.prod(block)
 
 
 class FloatElement(Record):
@@ -148,6 +153,10 @@ class FormatRecord(Record):
             raise ValueError("tensor_scale goes with a scale format of e4m3 or ue5m3")
         if self.scale.rule == FOUR_OVER_SIX and self.element.grid() != NAMED_GRIDS["e2m1"]:
             raise ValueError("rule four-over-six needs element e2m1")
+        if self.scale.rule == FOUR_OVER_SIX and self.tensor_scale != "fp32":
+            raise ValueError("rule four-over-six needs tensor_scale: fp32")
+        if self.scale.rule == FOUR_OVER_SIX and _block_size(self.block).bit_count() != 1:
+            raise ValueError("rule four-over-six adds errors up by halving: block a power of two")
         if not 0.5 <= self.gain <= 2.0:
             raise ValueError(f"gain is a factor near 1 (0.5 to 2), got {self.gain}")
         return self

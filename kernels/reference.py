@@ -10,6 +10,7 @@ Shape suffixes: R rows, K the contraction, padded to whole blocks; B and C block
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -22,7 +23,7 @@ from formats.scale import FOUR_OVER_SIX
 from kernels.hadamard import Hadamard
 from kernels.packing import pack
 from kernels.quantized import Counters, Quantized
-from kernels.rounding import Draws
+from kernels.rounding import COLUMNS_PER_CALL, Draws
 from kernels.scaling import (
     TensorScale,
     encode_elements,
@@ -73,16 +74,22 @@ def quantize_reference(x: Tensor, axis: int, plan: Plan) -> Quantized:
     moved = x.detach().movedim(axis, -1)
     rows_RK = moved.reshape(moved.shape[:-1].numel(), moved.shape[-1])
     scale = _scale_of_tensor(rows_RK, plan) if plan.format.is_two_level else None
-    pieces = [_quantize_chunk(chunk, plan_at, scale) for chunk, plan_at in _chunks(rows_RK, plan)]
-    codes, scales, counters = zip(*pieces, strict=True)
+    bands = [
+        [_quantize_chunk(chunk, plan_at, scale) for chunk, plan_at in band]
+        for band in _bands(rows_RK, plan)
+    ]
+    codes, scales = (
+        torch.cat([torch.cat([piece[part] for piece in band], dim=1) for band in bands])
+        for part in (0, 1)
+    )
     return Quantized(
-        codes=pack(torch.cat(codes), plan.grid.bits),
-        scales=torch.cat(scales),
+        codes=pack(codes, plan.grid.bits),
+        scales=scales,
         tensor_scale=_decode_factor(plan, scale, x.device),
         format=plan.format,
         shape=x.shape,
         axis=axis,
-        counters=sum(counters, Counters()),
+        counters=sum((counters for band in bands for _, _, counters in band), Counters()),
     )
 
 
@@ -127,7 +134,7 @@ def _codes_of(index: Tensor, t: Tensor, grid: Grid) -> Tensor:
 def _quantize_chunk(
     rows_RK: Tensor, plan: Plan, scale: TensorScale | None
 ) -> tuple[Tensor, Tensor, Counters]:
-    """Unpacked codes, stored scales and counters of some whole rows of blocks."""
+    """Unpacked codes, stored scales and counters of some whole blocks."""
     x_RK = plan.prepare(rows_RK)
     finite_BC = torch.isfinite(_block_amax(x_RK, plan.format))
     x_RK = torch.where(spread(finite_BC, plan.format), x_RK, 0.0)
@@ -189,7 +196,7 @@ def _scale_of_tensor(rows_RK: Tensor, plan: Plan) -> TensorScale:
     """The tensor's scale, from its finite blocks: one poisoned block must not change the others."""
     assert plan.format.scale is not None
     largest = rows_RK.new_zeros((), dtype=torch.float32)
-    for chunk, plan_at in _chunks(rows_RK, plan):
+    for chunk, plan_at in itertools.chain.from_iterable(_bands(rows_RK, plan)):
         amax_BC = _block_amax(plan_at.prepare(chunk), plan.format)
         finite_BC = torch.where(torch.isfinite(amax_BC), amax_BC, 0.0)
         if finite_BC.numel():
@@ -197,18 +204,30 @@ def _scale_of_tensor(rows_RK: Tensor, plan: Plan) -> TensorScale:
     return tensor_scale(largest, plan.grid, plan.format.scale)
 
 
-def _chunks(rows_RK: Tensor, plan: Plan) -> list[tuple[Tensor, Plan]]:
-    """Whole rows of blocks at a time, each with its place in the random stream."""
-    height = plan.format.block[0]
-    count = max(height, CHUNK_ELEMENTS // max(1, rows_RK.shape[1]) // height * height)
-    starts = range(0, max(1, rows_RK.shape[0]), count)
-    return [(rows_RK[start : start + count], _at_row(plan, start)) for start in starts]
+def _bands(rows_RK: Tensor, plan: Plan) -> list[list[tuple[Tensor, Plan]]]:
+    """The tensor cut into pieces of whole blocks, each with its place in the random stream.
+
+    What is worked with at a time stays bounded, however long a row is.
+    """
+    height, width = plan.format.block
+    unit = math.lcm(width, plan.hadamard.size if plan.hadamard else 1, COLUMNS_PER_CALL)
+    across = max(unit, CHUNK_ELEMENTS // height // unit * unit)
+    rows, columns = rows_RK.shape
+    down = max(height, CHUNK_ELEMENTS // max(1, min(columns, across)) // height * height)
+    return [
+        [
+            (rows_RK[row : row + down, column : column + across], _at(plan, row, column))
+            for column in range(0, max(1, columns), across)
+        ]
+        for row in range(0, max(1, rows), down)
+    ]
 
 
-def _at_row(plan: Plan, start: int) -> Plan:
+def _at(plan: Plan, row: int, column: int) -> Plan:
     if plan.draws is None:
         return plan
-    return replace(plan, draws=replace(plan.draws, row=plan.draws.row + start))
+    draws = replace(plan.draws, row=plan.draws.row + row, column=plan.draws.column + column)
+    return replace(plan, draws=draws)
 
 
 def _decode_factor(plan: Plan, scale: TensorScale | None, device: torch.device) -> Tensor | None:

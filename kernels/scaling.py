@@ -50,24 +50,28 @@ def stored_scale(
 ) -> Tensor:
     """The scales to store, as their FP32 values, for finite FP32 amaxes of any shape.
 
+    Finite too, whatever the grid: a quotient beyond the scale's range saturates.
+
     Args:
         scale: the tensor's scale for a two-level format, else None.
         target: the magnitude that amax is mapped to, the grid's max unless given.
     """
     assert fmt.element is not None and fmt.scale is not None
     rule = fmt.scale
-    gmax = fmt.element.max if target is None else target
+    # As tensors: division by a Python number is multiplication by its reciprocal on a GPU.
+    gmax = torch.tensor(fmt.element.max if target is None else target, device=amax.device)
     if rule.headroom != 1.0:
-        amax = amax * rule.headroom
+        amax = (amax * rule.headroom).clamp(max=FLT_MAX)
     if rule.format.kind == "power-of-two":
         return torch.ldexp(torch.ones_like(amax), power_of_two(amax, fmt.element, rule.rule))
     if scale is not None:
-        ratio = amax * (scale.encode * torch.tensor(1.0 / gmax, device=amax.device))
+        ratio = amax * (scale.encode * (1.0 / gmax)).clamp(max=FLT_MAX)
     else:
         ratio = amax / gmax
     if rule.format.kind == "minifloat":
         return round_minifloat(ratio, rule)
-    return ratio.bfloat16().float() if rule.format.name == "bf16" else ratio
+    rounded = ratio.bfloat16().float() if rule.format.name == "bf16" else ratio
+    return rounded.clamp(max=rule.max)
 
 
 def power_of_two(amax: Tensor, grid: Grid, rule: str) -> Tensor:
@@ -92,7 +96,8 @@ def round_up_from(grid: Grid, rule: str) -> int:
         fraction = grid.max / 2.0**grid.max_exponent - 1.0
         return int(fraction * 2**FP32_MANTISSA_BITS) + 1
     assert rule == "even"
-    return (1 << FP32_MANTISSA_BITS) - (1 << (FP32_MANTISSA_BITS - 1 - grid.mantissa_bits))
+    half = (1 << FP32_MANTISSA_BITS - grid.mantissa_bits) // 2
+    return (1 << FP32_MANTISSA_BITS) - half
 
 
 def round_minifloat(ratio: Tensor, rule: ScaleRule) -> Tensor:
@@ -117,7 +122,8 @@ def encode_scales(stored: Tensor, fmt: BlockFormat) -> Tensor:
         return stored.bfloat16() if scale.name == "bf16" else stored
     poisoned = torch.isnan(stored)
     if scale.kind == "power-of-two":
-        codes = torch.frexp(stored.nan_to_num())[1] - 1 + scale.bias
+        # The exponent field is the byte, 2^-127 (subnormal) included, even where that was flushed.
+        codes = stored.nan_to_num().view(torch.int32) >> FP32_MANTISSA_BITS
     else:
         values = torch.tensor(scale.values[: len(scale.thresholds()) + 1], device=stored.device)
         codes = torch.bucketize(stored.nan_to_num(), values)
