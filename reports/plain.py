@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from textwrap import fill
 
 from tabulate import tabulate
 
@@ -17,6 +18,7 @@ MARKUP = str.maketrans(
     {character: f"\\{character}" for character in "\\`*_{}[]#|"}
     | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " "}
 )
+WIDEST = 48  # characters of a column on a terminal; longer text is wrapped
 CSV_HEADER = ("table", "row", "column", "unit", "value", "origin", "status", "note")
 
 
@@ -69,12 +71,17 @@ def _tables(parts: Iterable[object]) -> Iterator[Table]:
 def terminal(table: Table) -> str:
     """The table for a terminal, its title above and its note below."""
     body = tabulate(
-        [[_plain(cell, table.origins(i)) for i, cell in enumerate(row)] for row in table.rows],
+        [
+            [fill(_plain(cell, table.origins(i)), WIDEST) for i, cell in enumerate(row)]
+            for row in table.rows
+        ],
         headers=_headings(table, separator="\n"),
         disable_numparse=True,
         colalign=_alignment(table),
     )
-    return "\n".join(line for line in (table.title, "", body, table.note) if line or body)
+    return "\n".join(
+        line for line in (table.title, "", body, fill(table.note, 2 * WIDEST)) if line or body
+    )
 
 
 def markdown(table: Table) -> str:

@@ -25,6 +25,7 @@ ORIGINS = {
     "published": "quoted from a source that is named beside it",
 }
 ABSENT = "n/a"
+MOST_ITEMS = 4
 PRINTED_UNITS = {"1": "", "um2": "µm²", "um2/MAC": "µm²/MAC", "us": "µs"}
 
 
@@ -126,7 +127,7 @@ class Table:
 
 
 def text_cell(value: object) -> Cell:
-    """A cell for a name, a setting or a fact; lists are joined, booleans become yes and no."""
+    """A cell for a name, a setting or a fact; a long list is counted, and named in the note."""
     if value is None:
         return Cell(ABSENT)
     if isinstance(value, bool):
@@ -135,6 +136,8 @@ def text_cell(value: object) -> Cell:
         return Cell(value, value=value)
     if isinstance(value, Sequence):
         joined = ", ".join(str(item) for item in value)
+        if len(value) > MOST_ITEMS:
+            return Cell(f"{len(value)}: {value[0]}, ...", value=joined, note=joined)
         return Cell(joined, value=joined)
     return Cell(f"{value:g}" if isinstance(value, float) else str(value), value=str(value))
 

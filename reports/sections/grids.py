@@ -95,7 +95,7 @@ def grid_table(found: Sequence[Row]) -> Table:
         (
             text_cell(row.config.get("format")),
             *(text_cell(row.facts.get(name)) for name in ("codes", "max", "bits_per_element")),
-            text_cell([f"{level:g}" for level in row.facts["levels"]]),
+            text_cell(", ".join(f"{level:g}" for level in row.facts["levels"])),
         )
         for row in found
     )

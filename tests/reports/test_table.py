@@ -51,6 +51,12 @@ def test_text_of_facts() -> None:
     assert texts == ["yes", "a, b", "0.4", "3", "n/a", "x"]
 
 
+def test_a_long_list_is_counted_and_spelled_out_on_demand() -> None:
+    cell = text_cell([f"layer {i}" for i in range(6)])
+    assert cell.text == "6: layer 0, ..."
+    assert cell.note is not None and cell.note.endswith("layer 5")
+
+
 def test_a_unit_is_common_or_absent() -> None:
     assert common_unit([measured(1, "um2"), modelled(2, "um2"), None]) == "µm²"
     assert common_unit([measured(1, "s"), measured(1, "ms")]) == ""
