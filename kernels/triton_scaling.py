@@ -90,8 +90,16 @@ def stored_scales(amax, encode, scale: tl.constexpr, target: tl.constexpr):
         values: tl.constexpr = scale.grid
         return round_nearest(ratio, values)
     if scale.kind == _BF16:
-        return ratio.to(tl.bfloat16).to(tl.float32)
+        return round_to_bfloat16(ratio)
     return ratio
+
+
+@triton.jit
+def round_to_bfloat16(v):
+    """The nearest BF16 value of FP32 v, ties to even; on bits, as the interpreter truncates."""
+    bits = v.to(tl.int32, bitcast=True)
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
+    return bits.to(tl.float32, bitcast=True)
 
 
 @triton.jit
