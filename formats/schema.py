@@ -212,8 +212,12 @@ class RecipeRecord(Record):
     overrides: bool = False
     source: str = ""
 
-    def build(self, path: Path, find_format: Callable[[str], BlockFormat]) -> Recipe:
-        """The recipe as a frozen object; find_format turns a name or path into a format."""
+    def build(self, path: Path | None, find_format: Callable[[str], BlockFormat]) -> Recipe:
+        """The recipe as a frozen object; find_format turns a name or path into a format.
+
+        Args:
+            path: the file that the record was read from, None for one inside another file.
+        """
         rotation = self.hadamard or HadamardRecord(size=16, gemms=())
         operands = {
             name: Operand(

@@ -42,14 +42,21 @@ class Batches:
     ) -> None:
         self.batch, self.sequence, self.seed = batch, sequence, seed
         self.sequences = count_sequences(tokens, sequence, "training")
-        self._stream = torch.from_numpy(tokens.astype(np.int32)).to(device)
+        self.stream = torch.from_numpy(tokens.astype(np.int32)).to(device)
         self._order = lru_cache(maxsize=2)(self._shuffle)  # a batch may straddle two epochs
 
     def __call__(self, number: int) -> tuple[Tensor, Tensor]:
         """Batch by number: (inputs_BT, targets_BT), both int64."""
         indices = range(number * self.batch, (number + 1) * self.batch)
         chosen = [self._order(i // self.sequences)[i % self.sequences] for i in indices]
-        return cut_sequences(self._stream, torch.tensor(chosen), self.sequence)
+        return cut_sequences(self.stream, torch.tensor(chosen), self.sequence)
+
+    def order(self, batches: int) -> Tensor:
+        """Which sequences the first batches hold, (batches, B), int64, where the stream is kept."""
+        total = batches * self.batch
+        epochs = [self._shuffle(epoch) for epoch in range(-(-total // self.sequences))]
+        order = np.concatenate(epochs)[:total].reshape(batches, self.batch)
+        return torch.from_numpy(order).to(self.stream.device)
 
     def epochs(self, batches: int) -> float:
         """How often the text is passed over in so many batches."""

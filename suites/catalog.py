@@ -9,7 +9,8 @@ profiles:
     cpu: {training: {steps: 300}}
     cuda: {training: {steps: 2000}}
 
-A profile is chosen by the device; `--set training.steps=500` goes on top of it. Settings are
+and, under `both`, those that the profiles share. A profile is chosen by the device;
+`--set training.steps=500` goes on top of it. Settings are
 checked by the experiment's own pydantic model, which is imported, torch and all, only when the
 suite is run.
 """
@@ -49,6 +50,7 @@ class SuiteRecord(BaseModel):
     name: str
     summary: str
     experiment: str
+    both: dict[str, Any] = {}
     cpu: dict[str, Any]
     cuda: dict[str, Any]
 
@@ -110,7 +112,7 @@ def resolve_settings(
     Raises:
         ValueError: the profile (file:line:column) or an assignment does not fit the model.
     """
-    section = _section(suite.document, profile)
+    section = _profile(suite.document, profile)
     defaults = validate(section, model)
     data = dict(section.data)
     for assignment in assignments:
@@ -143,13 +145,21 @@ def _read(path: Path) -> Suite:
     return Suite(record, document)
 
 
+def _profile(document: Document, name: str) -> Document:
+    """What a profile sets, over what both set, as a document with every place of it known."""
+    both, own = (_section(document, key) for key in ("both", name))
+    return Document(
+        document.path, both.data | own.data, both.keys | own.keys, both.values | own.values
+    )
+
+
 def _section(document: Document, name: str) -> Document:
-    """One key of a document as a document of its own, every place of it known."""
+    """One key of a document as a document of its own."""
 
     def below(places: Mapping[tuple[str | int, ...], tuple[int, int]]) -> dict[Any, Any]:
         return {place[1:]: at for place, at in places.items() if place[:1] == (name,)}
 
-    data = cast(dict[str, Any], document.data[name])
+    data = cast(dict[str, Any], document.data.get(name, {}))
     return Document(document.path, data, below(document.keys), below(document.values))
 
 

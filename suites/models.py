@@ -24,6 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kernels.linear import compute_dtype
+from suites.elementwise import gated, rms_norm, split_heads
 from suites.sizes import ModelConfig
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class LanguageModel(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.width)
+        self.norm = RMSNorm(config.width)
         self.head = nn.Linear(config.width, config.vocabulary, bias=False)
         if config.tied:
             self.head.weight = self.embedding.weight
@@ -88,14 +90,22 @@ class LanguageModel(nn.Module):
         return Output(self.head(self.norm(x_BTD)), balance)
 
 
+class RMSNorm(nn.RMSNorm):
+    """nn.RMSNorm whose result is in the dtype that the next linear layer computes in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x over its root mean square, times the weight."""
+        return rms_norm(x, self.weight, compute_dtype(x))
+
+
 class Block(nn.Module):
     """Attention, then a SwiGLU or a mixture; each reads the normalised stream and adds to it."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config.width)
+        self.attention_norm = RMSNorm(config.width)
         self.attention = Attention(config)
-        self.mlp_norm = nn.RMSNorm(config.width)
+        self.mlp_norm = RMSNorm(config.width)
         self.mlp = Mixture(config) if config.experts else SwiGLU(config.width, config.hidden)
 
     def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -120,9 +130,7 @@ class Attention(nn.Module):
 
     def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
         """The update of the stream, x's shape."""
-        qkv = self.qkv(x_BTD).unflatten(-1, (3, self.heads, -1))  # B, T, 3, H, head width
-        q_BHTd, k_BHTd, v_BHTd = qkv.permute(2, 0, 3, 1, 4)
-        q_BHTd, k_BHTd = rotate(q_BHTd, *rotary), rotate(k_BHTd, *rotary)
+        q_BHTd, k_BHTd, v_BHTd = split_heads(self.qkv(x_BTD), *rotary, self.heads)
         mixed_BHTd = F.scaled_dot_product_attention(q_BHTd, k_BHTd, v_BHTd, is_causal=True)
         return self.out(mixed_BHTd.transpose(1, 2).flatten(2))
 
@@ -137,8 +145,7 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The update, x's shape; x may have no rows."""
-        gate, up = self.gate_up(x).chunk(2, dim=-1)
-        return self.down(F.silu(gate) * up)
+        return self.down(gated(self.gate_up(x)))
 
 
 class Mixture(nn.Module):
@@ -198,12 +205,6 @@ def rotary_tables(head_width: int, sequence: int) -> tuple[Tensor, Tensor]:
     frequency = ROPE_BASE ** (-torch.arange(0, head_width, 2, dtype=torch.float32) / head_width)
     angle = torch.outer(torch.arange(sequence, dtype=torch.float32), frequency)
     return angle.cos(), angle.sin()
-
-
-def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate the pairs (i, i + half) of the last axis by the angle of their position."""
-    low, high = x.chunk(2, dim=-1)
-    return torch.cat((low * cosine - high * sine, high * cosine + low * sine), -1).type_as(x)
 
 
 @torch.no_grad()

@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from formats import Recipe, load_format, load_recipe, plain_recipe
+from formats.schema import RecipeRecord
 from suites.corpus import CorpusSettings, digest_documents
 from suites.degradation import compare_recipes, summarise_fidelity
 from suites.experiment import Cell, Context, Selection
@@ -31,7 +32,12 @@ from suites.texts import read_documents
 
 # Floating-point operations per second that a small model reaches, for estimates only.
 ASSUMED_RATE = {"cpu": 6e10, "cuda": 1.5e14}
-ASSUMED_STEP_RATIO = 2.0  # of a quantised step over a high-precision one
+ASSUMED_STEP_RATIO = {"cpu": 2.0, "cuda": 1.4}  # of a quantised step over a high-precision one
+ASSUMED_OVERHEAD = {"cpu": 1.0, "cuda": 3.0}  # seconds before a model's first step
+# Settings that choose cells and do not decide what a cell gives.
+GRID = {"recipes", "seeds", "core", "core_seeds"}
+
+RecipeSource = dict[str, Any]  # "recipe": name, path, record or None; "format": name, path or None
 
 
 class ReferenceBand(BaseModel):
@@ -48,18 +54,25 @@ class PretrainSettings(BaseModel):
     """The grid of cells and how each is trained.
 
     Attributes:
+        recipes: names or paths, or whole recipes, written as in a recipe's file.
         seeds: number of paired seeds, counted from 0.
+        core: names of the recipes that get more seeds than that, and are run before the others.
+        core_seeds: number of paired seeds of these.
         fidelity_steps: steps at which the GEMMs are measured, before the step is taken.
+        fidelity_seeds: number of seeds, counted from 0, at which they are; None for all.
         reference_band: what the baseline is expected to reach; rows say whether it did.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str = "small"
-    recipes: list[str] = ["bf16", "e2m1-ref", "ufp4", "nvfp4"]
+    recipes: list[str | RecipeRecord] = ["bf16", "e2m1-ref", "ufp4", "nvfp4"]
     baseline: str = "bf16"
     seeds: Annotated[int, Field(gt=0)] = 1
+    core: list[str] = []
+    core_seeds: Annotated[int, Field(gt=0)] = 5
     fidelity_steps: list[Annotated[int, Field(ge=0)]] = []
+    fidelity_seeds: Annotated[int, Field(gt=0)] | None = None
     corpus: CorpusSettings = CorpusSettings()
     training: TrainingSettings = TrainingSettings()
     reference_band: ReferenceBand | None = None
@@ -70,6 +83,10 @@ class PretrainSettings(BaseModel):
         if name not in SIZES:
             raise ValueError(f"unknown model size '{name}' (known: {', '.join(SIZES)})")
         return name
+
+    def seeds_of(self, is_core: bool) -> int:
+        """Number of paired seeds of a recipe."""
+        return self.core_seeds if is_core else self.seeds
 
     @property
     def run_digest(self) -> str:
@@ -87,16 +104,20 @@ class Pretrain:
     def cells(self, settings: PretrainSettings, selection: Selection) -> list[Cell]:
         """One cell per seed and recipe, all recipes of a seed before the next seed.
 
+        The core's seeds come first, so that a run that is cut short has answered what matters most.
+
         Raises:
             ValueError: an unknown recipe or format, one that does not fit the model, or text that
                 is missing.
         """
         sources = _recipe_sources(settings, selection)
         recipes = [build_recipe(source) for source in sources]
-        for recipe in recipes:
+        _check_names(settings, recipes)
+        # What fits a model is a matter of what is kept; grids and rotations come to the same.
+        for recipe in {(r.keep, r.keep_first, r.keep_last): r for r in recipes}.values():
             _check_conversion(settings, recipe)
         text = digest_documents(read_documents(settings.corpus.path, settings.corpus.suffixes))
-        shared = settings.model_dump(mode="json", exclude={"recipes", "seeds"})
+        shared = settings.model_dump(mode="json", exclude=GRID)
         return [
             Cell(
                 kind=self.kind,
@@ -104,8 +125,10 @@ class Pretrain:
                 config={**shared, **source, "seed": seed, "device": selection.device},
                 digests=(recipe.digest, text),
             )
-            for seed in range(selection.seeds or settings.seeds)
+            for is_core in (True, False)
+            for seed in range(selection.seeds or settings.seeds_of(is_core))
             for recipe, source in zip(recipes, sources, strict=True)
+            if (recipe.name in settings.core) == is_core
         ]
 
     def run(self, cell: Cell, context: Context) -> Iterable[Row]:
@@ -122,9 +145,10 @@ class Pretrain:
         training = settings.training
         per_token = SIZES[settings.model].operations_per_token(training.sequence)
         operations = training.steps * training.step_tokens * per_token
+        device = cell.config["device"]
         high_precision = build_recipe(cell.config).is_high_precision
-        ratio = 1.0 if high_precision else ASSUMED_STEP_RATIO
-        return ratio * operations / ASSUMED_RATE[cell.config["device"]]
+        ratio = 1.0 if high_precision else ASSUMED_STEP_RATIO[device]
+        return ASSUMED_OVERHEAD[device] + ratio * operations / ASSUMED_RATE[device]
 
     def derive(self, rows: Sequence[Row]) -> list[Row]:
         """Degradations with verdicts for every pair of recipes, and fidelity over all layers."""
@@ -138,17 +162,27 @@ def settings_of(cell: Cell) -> PretrainSettings:
 
 
 def build_recipe(source: Mapping[str, Any]) -> Recipe:
-    """The recipe of a cell: its `recipe` and `format` are names or paths, one of them may be None.
+    """The recipe of a cell; either its `recipe` or its `format` may be None.
 
     Raises:
         ValueError: unknown name, or a faulty file.
     """
-    if source["format"] is None:
-        return load_recipe(source["recipe"])
-    fmt = load_format(source["format"])
     if source["recipe"] is None:
-        return plain_recipe(fmt)
-    return load_recipe(source["recipe"]).with_format(fmt)
+        return plain_recipe(load_format(source["format"]))
+    if isinstance(source["recipe"], str):
+        recipe = load_recipe(source["recipe"])
+    else:
+        record = RecipeRecord.model_validate(source["recipe"], strict=False)
+        recipe = record.build(None, load_format)
+    return recipe if source["format"] is None else recipe.with_format(load_format(source["format"]))
+
+
+def _check_names(settings: PretrainSettings, recipes: Sequence[Recipe]) -> None:
+    """Refuse two recipes of one name, which rows could not tell apart."""
+    names = [recipe.name for recipe in recipes]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"recipes: '{name}' is the name of {names.count(name)} of them")
 
 
 def _check_conversion(settings: PretrainSettings, recipe: Recipe) -> None:
@@ -159,14 +193,20 @@ def _check_conversion(settings: PretrainSettings, recipe: Recipe) -> None:
     convert(LanguageModel(SIZES[settings.model], settings.training.sequence, seed=0), recipe)
 
 
-def _recipe_sources(
-    settings: PretrainSettings, selection: Selection
-) -> list[dict[str, str | None]]:
+def _recipe_sources(settings: PretrainSettings, selection: Selection) -> list[RecipeSource]:
     """The (recipe, format) pairs to run, the baseline first, each once."""
     if selection.formats:
         recipes: Sequence[str | None] = selection.recipes or (None,)
         chosen = [{"recipe": r, "format": f} for f in selection.formats for r in recipes]
     else:
-        chosen = [{"recipe": r, "format": None} for r in selection.recipes or settings.recipes]
-    baseline: dict[str, str | None] = {"recipe": settings.baseline, "format": None}
+        named = selection.recipes or map(_dump, settings.recipes)
+        chosen = [{"recipe": recipe, "format": None} for recipe in named]
+    baseline: RecipeSource = {"recipe": settings.baseline, "format": None}
     return [baseline, *(source for source in chosen if source != baseline)]
+
+
+def _dump(recipe: str | RecipeRecord) -> str | dict[str, Any]:
+    """A recipe as JSON, without what it leaves at its default."""
+    if isinstance(recipe, str):
+        return recipe
+    return recipe.model_dump(mode="json", exclude_defaults=True)

@@ -18,12 +18,13 @@ from kernels import convert, observe
 from suites.batches import Batches, make_validation
 from suites.corpus import load_corpus
 from suites.experiment import Cell, Context
+from suites.graphed import choose_trainer
 from suites.models import LanguageModel, router_agreement
 from suites.pretrain import PretrainSettings
 from suites.pretrain_rows import GIB, Outcome, fidelity_rows, training_row
 from suites.rows import Quantity, Row, measured
 from suites.sizes import SIZES
-from suites.training import DivergedError, Trainer, load_checkpoint, save_checkpoint
+from suites.training import DivergedError, load_checkpoint, save_checkpoint
 
 
 class PretrainCell:
@@ -40,6 +41,8 @@ class PretrainCell:
         self.seed = int(cell.config["seed"])
         self.checkpoint = context.run_dir / "checkpoints" / f"{cell.key}.pt"
         training, device = settings.training, torch.device(context.device)
+        if context.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
 
         self.corpus = load_corpus(settings.corpus, context.cache_dir)
         self.size = SIZES[settings.model].with_vocabulary(self.corpus.vocabulary)
@@ -50,7 +53,8 @@ class PretrainCell:
         batches.check_epochs(training.micro_batches, training.max_epochs)
         self.model = LanguageModel(self.size, training.sequence, self.seed).to(device)
         convert(self.model, recipe, self.seed)
-        self.trainer = Trainer(self.model, batches, training)
+        chosen, self.training_path = choose_trainer(self.model)
+        self.trainer = chosen(self.model, batches, training)
 
         self.validation_losses: list[tuple[int, float]] = []
         self.observations: list[dict[str, dict[str, Any]]] = []
@@ -71,11 +75,11 @@ class PretrainCell:
         self.checkpoint.unlink(missing_ok=True)
 
     def _advance(self) -> None:
-        """One step, with what is due before and after it."""
+        """To the next step at which something is due, with what is due before and after."""
         trainer, training = self.trainer, self.settings.training
-        if trainer.step in self.settings.fidelity_steps and not self.recipe.is_high_precision:
+        if trainer.step in self._fidelity_steps():
             self._observe()
-        trainer.train_step()
+        trainer.advance(self._next_stop())
         is_last = trainer.step == training.steps
         if is_last or trainer.step % training.validation_every == 0:
             self.validation_losses.append((trainer.step, trainer.validate(self.validation)))
@@ -83,11 +87,24 @@ class PretrainCell:
             self._save()
         self.context.progress(trainer.step, training.steps, f"loss {trainer.losses[-1]:.3f}")
 
+    def _next_stop(self) -> int:
+        """The next step before or after which something is due."""
+        step, training = self.trainer.step, self.settings.training
+        every = (training.validation_every, training.checkpoint_every)
+        ends = [step - step % period + period for period in every]
+        starts = [due for due in self._fidelity_steps() if due > step]
+        return min(*ends, *starts, training.steps)
+
+    def _fidelity_steps(self) -> list[int]:
+        seeds = self.settings.fidelity_seeds
+        is_observed = not self.recipe.is_high_precision and (seeds is None or self.seed < seeds)
+        return self.settings.fidelity_steps if is_observed else []
+
     def _observe(self) -> None:
         """Measure every GEMM on the first micro-batch of the coming step; changes no state."""
         with observe(self.model) as records:
             self.trainer.backward(self.trainer.step * self.settings.training.accumulate)
-        self.trainer.optimizer.zero_grad()
+        self.trainer.clear_gradients()
         for record in records:
             values = dataclasses.asdict(record)
             config = {name: values.pop(name) for name in ("layer", "gemm", "operand")}
@@ -131,6 +148,7 @@ class PretrainCell:
         return {
             "device": self._device_name(),
             "profile": self.context.profile,
+            "training_path": self.training_path,
             "gemm_path": quantization.path,
             "gemm_reason": quantization.reason,
             "converted": list(quantization.converted),

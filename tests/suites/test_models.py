@@ -12,13 +12,13 @@ from torch import nn
 
 from formats import load_recipe
 from kernels import convert
+from suites.elementwise import rotate
 from suites.models import (
     LanguageModel,
     Mixture,
     choose,
     expert_choices,
     rotary_tables,
-    rotate,
     router_agreement,
 )
 from suites.sizes import SIZES, ModelConfig
