@@ -1,0 +1,1 @@
+"""What a format costs: devices, throughput, energy, area, and circuits of its own."""

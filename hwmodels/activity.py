@@ -1,10 +1,10 @@
 """Activity: the sequences of codes that make a circuit toggle.
 
 A dot-product unit works along the contraction axis: at step t it takes block t of a row of the left
-operand and block t of a row of the right one, with their two scales. A *stream* is such a sequence. Two
-sources exist, and results name theirs: ``uniform`` draws every code with equal probability, which no
-tensor does; ``training`` are the codes of the operands of a real training step (data/activity.json,
-captured by ``suites.capture``), whose many small values toggle less.
+operand and block t of a row of the right one, with their two scales. A *stream* is such a sequence.
+Two sources exist, and results name theirs: ``uniform`` draws every code with equal probability,
+which no tensor does; ``training`` are the codes of the operands of a real training step
+(data/activity.json, captured by ``suites.capture``), whose many small values toggle less.
 """
 
 from __future__ import annotations
@@ -101,9 +101,7 @@ def training_source() -> str:
     return _samples().source
 
 
-def pack(
-    recipe: str, book: CodeBook, scale: ScaleFormat, lanes: int, stream: Stream
-) -> Sample:
+def pack(recipe: str, book: CodeBook, scale: ScaleFormat, lanes: int, stream: Stream) -> Sample:
     """A stream in the form of the activity file."""
     return Sample(
         recipe=recipe,

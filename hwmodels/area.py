@@ -11,15 +11,15 @@ A k-lane unit is a sum of cells (its Table 6; x exponent bits, y mantissa bits, 
     normaliser            FP n log2 n, shared                MUX, OR
     n = min(2^(x+1) + 2y, 24)
 
-plus, shared by the lanes, a dequantiser (two 8-bit adds for E8M0, two multiplications by an E4M3 scale)
-and an FP32 accumulator, whose cells follow from the same rows with x = 8, n = 24. Combinational cells
-only, no quantiser, no wires.
+plus, shared by the lanes, a dequantiser (two 8-bit adds for E8M0, two multiplications by an E4M3
+scale) and an FP32 accumulator, whose cells follow from the same rows with x = 8, n = 24.
+Combinational cells only, no quantiser, no wires.
 
-The paper's cell factors are unpublished. Two sets are used (data/cells.yaml): *fitted* ones, chosen so
-that its Table 5 comes out, which proves no more than that the equations can carry it; and the factors of
-an open library, which is a prediction. How a multiplier's array splits into full and half adders, and how
-wide the dequantiser's product is, are not in the text either: here n x m bits take nm AND, n(m-2) full and
-n half adders, and the scale multiplies a 24-bit significand.
+The paper's cell factors are unpublished. Two sets are used (data/cells.yaml): *fitted* ones, chosen
+so that its Table 5 comes out, which proves no more than that the equations can carry it; and the
+factors of an open library, which is a prediction. How a multiplier's array splits into full and
+half adders, and how wide the dequantiser's product is, are not in the text either: here n x m bits
+take nm AND, n(m-2) full and n half adders, and the scale multiplies a 24-bit significand.
 """
 
 from __future__ import annotations
@@ -131,7 +131,9 @@ class GateUnit:
     def shared(self) -> Cells:
         """Cells that all lanes share: normaliser, dequantiser, FP32 accumulator."""
         normaliser = _normaliser(self.aligned_bits) if self.exponent else Cells()
-        accumulator = _float_add(FP32_EXPONENT_BITS, PSUM_BITS, exponent_adder=False) + _normaliser(PSUM_BITS)
+        accumulator = _float_add(FP32_EXPONENT_BITS, PSUM_BITS, exponent_adder=False) + _normaliser(
+            PSUM_BITS
+        )
         return normaliser + dequantiser(self.scale) + accumulator
 
     @property
@@ -147,7 +149,7 @@ def multiplier(rows: int, columns: int) -> Cells:
 
 
 def dequantiser(scale: ScaleFormat) -> Cells:
-    """Applies both operands' block scales; the paper has E8M0 and E4M3, other widths follow suit."""
+    """Applies both operands' block scales; the paper has E8M0 and E4M3 only."""
     if scale.kind == "power-of-two":
         return Cells(full_adder=2 * scale.bits)
     product = multiplier(PSUM_BITS, scale.mantissa + 1) + Cells(full_adder=FP32_EXPONENT_BITS)
@@ -162,11 +164,13 @@ def gate_unit(fmt: BlockFormat) -> GateUnit:
     """
     grid, scale = fmt.element, fmt.scale
     if grid is None or scale is None:
-        raise ValueError(f"format '{fmt.name}' is high precision: the gate-count model has no unit for it")
+        raise ValueError(
+            f"format '{fmt.name}' is high precision: the gate-count model has no unit for it"
+        )
     if grid.float_spec is None and (grid.sign_magnitude or not grid.is_uniform):
         raise ValueError(
-            f"format '{fmt.name}' is a free code book: the published gate-count model knows minifloats "
-            "and integers only"
+            f"format '{fmt.name}' is a free code book: the published gate-count model knows "
+            "minifloats and integers only"
         )
     spec = grid.float_spec
     exponent, mantissa = (spec.exponent, spec.mantissa) if spec else (0, grid.bits - 1)
@@ -187,9 +191,9 @@ def normalised(fmt: BlockFormat, metric: str, factors: str) -> float:
 def table_5(metric: str, factors: str) -> dict[str, float]:
     """The ratios of the paper's Table 5 as this model gives them.
 
-    The combined columns reuse hardware at 8-bit : 4-bit throughput 1 : 2 (its Table 7): FP one E4M3 and
-    one E2M1 lane, INT two lanes that multiply 8 by 4 bits. Which lanes burn energy in which mode is not
-    stated; one operation in each mode is counted.
+    The combined columns reuse hardware at 8-bit : 4-bit throughput 1 : 2 (its Table 7): FP one E4M3
+    and one E2M1 lane, INT two lanes that multiply 8 by 4 bits. Which lanes burn energy in which
+    mode is not stated; one operation in each mode is counted.
     """
     table = cell_factors(metric)[factors]
 

@@ -4,13 +4,14 @@ A unit of K lanes takes 2K codes and returns the exact integer dot product of th
 
     s = sum_k A[a_k] * B[b_k]          value = s * step_a * step_b
 
-Two kinds of lane exist. A grid whose code already is its integer (INT4) multiplies in two's complement
-by Baugh and Wooley's array, whose partial products need no sign extension: synthesis tools map a plain
-signed ``*`` with sign-extended rows, which costs a third more and would bias any comparison. Every
-other grid is decoded to sign, significand and shift; unsigned significands are multiplied and shifted.
-Both kinds enter the sum as *offset* numbers (top bit inverted), so that one constant replaces all sign
-extension, and both share the same carry-save sum. A unit for several grids takes a flag per operand
-that says which of them its block is in: what supporting E1M2 or INT4 *beside* E2M1 costs.
+Two kinds of lane exist. A grid whose code already is its integer (INT4) multiplies in two's
+complement by Baugh and Wooley's array, whose partial products need no sign extension: synthesis
+tools map a plain signed ``*`` with sign-extended rows, which costs a third more and would bias any
+comparison. Every other grid is decoded to sign, significand and shift; unsigned significands are
+multiplied and shifted. Both kinds enter the sum as *offset* numbers (top bit inverted), so that one
+constant replaces all sign extension, and both share the same carry-save sum. A unit for several
+grids takes a flag per operand that says which of them its block is in: what supporting E1M2 or INT4
+*beside* E2M1 costs.
 
 Units are combinational: registers, clock and wires belong to the accelerator, and are not priced.
 """
@@ -82,9 +83,7 @@ class DotUnit:
         """Output port: the signed sum."""
         return (Port("sum", self.sum_bits),)
 
-    def expected(
-        self, a: Sequence[int], b: Sequence[int], a_flag: int = 0, b_flag: int = 0
-    ) -> int:
+    def expected(self, a: Sequence[int], b: Sequence[int], a_flag: int = 0, b_flag: int = 0) -> int:
         """The sum straight from the code books: the meaning that the circuit must equal."""
         left, right = self.books[a_flag].integers, self.books[b_flag].integers
         pairs = zip(a, b, strict=True)
@@ -138,13 +137,15 @@ def _baugh_wooley_lane(unit: DotUnit, index: int) -> tuple[list[str], list[str],
 
 
 def _decoded_lane(unit: DotUnit, index: int) -> tuple[list[str], list[str], int]:
-    """Product of two decoded codes; -m is written as ~m + 1, the ones being summed with the rest."""
+    """Product of two decoded codes; -m is ~m + 1, the ones being summed with the rest."""
     width, shift, product = unit.significand_bits, _shift_bits(unit), unit.product_max.bit_length()
     lines = []
     for side in "ab":
         code = f"{side}[{index * CODE_BITS} +: {CODE_BITS}]"
         argument = f"{{{side}_flag, {code}}}" if unit.flag_bits else code
-        fields = ", ".join(f"{side}_{name}{index}" for name in ("sign", "sig", "shift")[: 2 + bool(shift)])
+        fields = ", ".join(
+            f"{side}_{name}{index}" for name in ("sign", "sig", "shift")[: 2 + bool(shift)]
+        )
         lines += [
             f"wire {side}_sign{index};",
             f"wire [{width - 1}:0] {side}_sig{index};",
@@ -155,7 +156,9 @@ def _decoded_lane(unit: DotUnit, index: int) -> tuple[list[str], list[str], int]
     lines.append(f"wire [{2 * width - 1}:0] p{index} = a_sig{index} * b_sig{index};")
     if shift:
         lines.append(f"wire [{shift}:0] shift{index} = a_shift{index} + b_shift{index};")
-        lines.append(f"wire [{product - 1}:0] m{index} = {{{product}'d0, p{index}}} << shift{index};")
+        lines.append(
+            f"wire [{product - 1}:0] m{index} = {{{product}'d0, p{index}}} << shift{index};"
+        )
     else:
         lines.append(f"wire [{product - 1}:0] m{index} = p{index};")
     magnitude = f"m{index} ^ {{{product}{{negative{index}}}}}"
@@ -163,7 +166,7 @@ def _decoded_lane(unit: DotUnit, index: int) -> tuple[list[str], list[str], int]
 
 
 def _decoder(unit: DotUnit) -> str:
-    """A function from (flag and) code to {sign, significand, shift}; unused codes are don't-cares."""
+    """A function from flag and code to {sign, significand, shift}; unused codes are free."""
     width, shift = unit.significand_bits, _shift_bits(unit)
     arms = []
     for flag, book in enumerate(unit.books):

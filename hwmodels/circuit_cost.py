@@ -1,9 +1,9 @@
 """What a dot-product unit costs in a cell library: area, delay, leakage, energy per operation.
 
-A *design* is a grid (or several beside each other, one of them in use), a scale format and a number of
-lanes. It has three parts that are synthesised one by one: ``dot`` (decode, product, exact sum),
-``scale`` and ``accumulate`` (FP32). Every mapped netlist is first run against the integer model, on all
-pairs of codes and on the streams; only then is it priced.
+A *design* is a grid (or several beside each other, one of them in use), a scale format and a number
+of lanes. It has three parts that are synthesised one by one: ``dot`` (decode, product, exact sum),
+``scale`` and ``accumulate`` (FP32). Every mapped netlist is first run against the integer model, on
+all pairs of codes and on the streams; only then is it priced.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Design:
         flags = (self.in_use, self.in_use)
         sums = [dot.expected(a, b, *flags) for a, b in zip(stream.a, stream.b, strict=True)]
         scaled = [
-            scale.expected(*step) for step in zip(sums, stream.a_scales, stream.b_scales, strict=True)
+            scale.expected(*step)
+            for step in zip(sums, stream.a_scales, stream.b_scales, strict=True)
         ]
         before, after = [], []
         for index, (significand, exponent) in enumerate(scaled):
@@ -159,7 +160,7 @@ def price(
 
 
 def check_code_pairs(netlist: Netlist, design: Design) -> int:
-    """Run all pairs of used codes of the grid in use through the netlist, each in every lane at once.
+    """Run all pairs of used codes through the netlist, each in every lane at once.
 
     Returns the number of vectors; a difference from the integer model is a fault of the generator.
     """

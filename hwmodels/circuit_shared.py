@@ -1,16 +1,16 @@
 """RTL of what all lanes of a dot-product unit share: the block scales and the FP32 accumulation.
 
-A block's exact integer sum becomes part of an FP32 accumulator in two steps, each a circuit of its own,
-because at 4 bits they dominate the unit and depend on the scale format, not on the element:
+A block's exact integer sum becomes part of an FP32 accumulator in two steps, each a circuit of its
+own, because at 4 bits they dominate the unit and depend on the scale format, not on the element:
 
     scale        significand = sum * sig(s_a) * sig(s_b)      exact
                  exponent    = e(s_a) + e(s_b)                E8M0 has no significand: one 8-bit add
     accumulate   acc' = acc + fp32(significand * 2^(exponent - offset))
 
-fp32() rounds to nearest even (exact up to 24 bits, so for E4M3 and E8M0 scales always); the addition
-rounds once, to nearest even. Subnormals count as zero and overflow becomes infinity. NaN and Inf inputs
-are not handled: real units carry them as flags beside this datapath. The FP32 scale of a whole tensor
-belongs in the epilogue and is not priced.
+fp32() rounds to nearest even (exact up to 24 bits, so for E4M3 and E8M0 scales always); the
+addition rounds once, to nearest even. Subnormals count as zero and overflow becomes infinity. NaN
+and Inf inputs are not handled: real units carry them as flags beside this datapath. The FP32 scale
+of a whole tensor belongs in the epilogue and is not priced.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class AccumulateUnit:
     def expected(self, acc: int, significand: int, exponent: int) -> int:
         """The FP32 bits of acc + significand * 2^(exponent - offset), zero being +0."""
         addend = _fp32(math.ldexp(_round_to_24_bits(significand), exponent - self.offset))
-        # Both are FP32, so their float64 sum rounds to FP32 as the exact sum would (53 >= 2*24 + 2).
+        # Both are FP32, so their float64 sum rounds to FP32 as the exact sum would: 53 >= 2*24 + 2.
         total = _fp32(_from_bits(acc) + addend) if math.isfinite(addend) else addend
         return int.from_bytes(struct.pack(">f", total), "big")
 
@@ -158,9 +158,7 @@ class AccumulateUnit:
         dropped = max(m - 24, 0)
         count = m.bit_length()
         e = max(self.exponent_bits, self.offset.bit_length(), 8) + 3
-        zeros = [
-            f"v[{m - 1 - i}] ? {count}'d{i} :" for i in range(m)
-        ]
+        zeros = [f"v[{m - 1 - i}] ? {count}'d{i} :" for i in range(m)]
         lines = [
             f"wire v_sign = significand[{m}];",
             f"wire [{m - 1}:0] v = (significand[{m - 1}:0] ^ {{{m}{{v_sign}}}}) + v_sign;",
@@ -188,33 +186,25 @@ class AccumulateUnit:
         return lines
 
 
-# Swap so that |x| >= |y|, align y with guard, round and sticky bits, add or subtract, normalise, round.
-_FP32_ADD = """
-wire [30:0] acc_bits = (|acc[30:23]) ? acc[30:0] : 31'd0;
-wire swap = acc_bits < v_bits;
-wire x_sign = swap ? v_sign : acc[31];
-wire [30:0] x = swap ? v_bits : acc_bits;
-wire [30:0] y = swap ? acc_bits : v_bits;
-wire subtract = v_sign ^ acc[31];
-wire [7:0] distance = x[30:23] - y[30:23];
-wire [26:0] y_wide = {|y[30:23], y[22:0], 3'd0};
-wire far = |distance[7:5];
-wire [57:0] y_shift = {y_wide, 31'd0} >> distance[4:0];
-wire [26:0] y_near = {y_shift[57:32], y_shift[31] | (|y_shift[30:0])};
-wire [26:0] y_aligned = far ? {26'd0, |y[30:23]} : y_near;
-wire [27:0] total = {1'b0, |x[30:23], x[22:0], 3'd0} + ({1'b0, y_aligned} ^ {28{subtract}}) + subtract;
-wire [4:0] lead = LEADING;
-wire [27:0] norm = total << lead;
-wire up = norm[3] & (norm[4] | (|norm[2:0]));
-wire [24:0] rounded = {1'b0, norm[27:4]} + up;
-wire signed [9:0] e = {2'd0, x[30:23]} + 10'd1 - {5'd0, lead} + {9'd0, rounded[24]};
-wire zero = ~norm[27] | (e <= 0);
-wire over = ~zero & (e >= 255);
-wire [30:0] magnitude = zero ? 31'd0 : over ? {8'd255, 23'd0} : {e[7:0], rounded[22:0]};
-assign result = v_over ? {v_sign, 8'd255, 23'd0} : {x_sign & ~zero, magnitude};
-""".strip().replace(
-    "LEADING", " ".join(f"total[{27 - i}] ? 5'd{i} :" for i in range(28)) + " 5'd0"
-).split("\n")
+# Swap so that |x| >= |y|, align y with guard, round and sticky bits, add, normalise, round.
+_FP32_ADD = (
+    """
+wire [30:0] acc_bits = (|acc[30:23]) ? acc[30:0] : 31'd0; wire swap = acc_bits < v_bits; wire x_sign
+= swap ? v_sign : acc[31]; wire [30:0] x = swap ? v_bits : acc_bits; wire [30:0] y = swap ? acc_bits
+: v_bits; wire subtract = v_sign ^ acc[31]; wire [7:0] distance = x[30:23] - y[30:23]; wire [26:0]
+y_wide = {|y[30:23], y[22:0], 3'd0}; wire far = |distance[7:5]; wire [57:0] y_shift = {y_wide,
+31'd0} >> distance[4:0]; wire [26:0] y_near = {y_shift[57:32], y_shift[31] | (|y_shift[30:0])}; wire
+[26:0] y_aligned = far ? {26'd0, |y[30:23]} : y_near; wire [27:0] total = {1'b0, |x[30:23], x[22:0],
+3'd0} + ({1'b0, y_aligned} ^ {28{subtract}}) + subtract; wire [4:0] lead = LEADING; wire [27:0] norm
+= total << lead; wire up = norm[3] & (norm[4] | (|norm[2:0])); wire [24:0] rounded = {1'b0,
+norm[27:4]} + up; wire signed [9:0] e = {2'd0, x[30:23]} + 10'd1 - {5'd0, lead} + {9'd0,
+rounded[24]}; wire zero = ~norm[27] | (e <= 0); wire over = ~zero & (e >= 255); wire [30:0]
+magnitude = zero ? 31'd0 : over ? {8'd255, 23'd0} : {e[7:0], rounded[22:0]}; assign result = v_over
+? {v_sign, 8'd255, 23'd0} : {x_sign & ~zero, magnitude};
+""".strip()
+    .replace("LEADING", " ".join(f"total[{27 - i}] ? 5'd{i} :" for i in range(28)) + " 5'd0")
+    .split("\n")
+)
 
 
 def _round_to_24_bits(value: int) -> int:

@@ -1,8 +1,9 @@
-"""The shipped circuit tables: one JSON file per cell library, derived, with all that they depend on.
+"""The shipped circuit tables: one JSON file per cell library, with all that it depends on.
 
 A row is valid for a design only while the RTL that the generator writes for it is the RTL that was
-priced: rows are found by its digest, never by a format's name. A user's YAML grid that equals a built-in
-one finds its row; a grid that nobody priced is synthesised when the tool and a Liberty file are at hand.
+priced: rows are found by its digest, never by a format's name. A user's YAML grid that equals a
+built-in one finds its row; a grid that nobody priced is synthesised when the tool and a Liberty
+file are at hand.
 """
 
 from __future__ import annotations

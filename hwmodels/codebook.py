@@ -1,10 +1,11 @@
 """CodeBook: a 4-bit grid as small integers, which is what a multiplier sees.
 
-Every level of a grid is an integer times one common step (E2M1: 0, 1, 2, 3, 4, 6, 8, 12 halves), and
-the step leaves the dot product as a factor that the scales absorb. So a grid is priced by the integers
-it decodes to, not by its 4 bits: the product array is as wide as the widest *significand* n / 2^shift,
-and the exact sum as wide as the largest product. E2M1 needs 2-bit significands and shifts 0..2, E1M2
-3-bit significands and no shift, a grid of eight arbitrary reals may need more bits than it is worth.
+Every level of a grid is an integer times one common step (E2M1: 0, 1, 2, 3, 4, 6, 8, 12 halves),
+and the step leaves the dot product as a factor that the scales absorb. So a grid is priced by the
+integers it decodes to, not by its 4 bits: the product array is as wide as the widest *significand*
+n / 2^shift, and the exact sum as wide as the largest product. E2M1 needs 2-bit significands and
+shifts 0..2, E1M2 3-bit significands and no shift, a grid of eight arbitrary reals may need more
+bits than it is worth.
 """
 
 from __future__ import annotations
@@ -38,19 +39,20 @@ class CodeBook:
         """
         if grid.bits > CODE_BITS:
             raise ValueError(
-                f"grid '{grid.name}' has {1 << grid.bits} codes; circuits are generated for at most "
-                f"{1 << CODE_BITS} (4-bit elements)"
+                f"grid '{grid.name}' has {1 << grid.bits} codes; circuits are generated for at "
+                f"most {1 << CODE_BITS} (4-bit elements)"
             )
         step = _common_step(grid.levels)
         integers = tuple(
-            None if math.isnan(value) else int(Fraction(value) / step) for value in grid.decode_table
+            None if math.isnan(value) else int(Fraction(value) / step)
+            for value in grid.decode_table
         )
         book = cls(grid.name, step, integers, grid.sign_magnitude)
         if book.integer_bits > MAX_INTEGER_BITS:
             raise ValueError(
-                f"grid '{grid.name}' decodes to {book.integer_bits}-bit integers (its levels' common "
-                f"step is {float(step):g}); at most {MAX_INTEGER_BITS} are built: choose values that "
-                "are small multiples of one step"
+                f"grid '{grid.name}' decodes to {book.integer_bits}-bit integers (common step "
+                f"{float(step):g}); at most {MAX_INTEGER_BITS} bits are built: choose values "
+                "that are small multiples of one step"
             )
         return book
 
@@ -88,7 +90,7 @@ class CodeBook:
         )
 
     def split(self, code: int, width: int) -> tuple[int, int, int] | None:
-        """(sign, significand, shift) of a code with the smallest shift that fits a significand width.
+        """(sign, significand, shift) of a code, with the smallest shift that fits the width.
 
         The sign of a sign-magnitude code is its top bit, also that of -0.
         """

@@ -1,9 +1,9 @@
-"""Devices: what an accelerator multiplies, how fast, with what memory and power, each with its source.
+"""Devices: what an accelerator multiplies, how fast, with what memory and power.
 
 A device file states rates by the operands of the matrix unit (bf16, fp8, fp4, ...) and, under
 ``native``, which element with which scale and block runs at which rate. A format that is in no such
-entry has no rate on that device: it runs emulated, in BF16, and no TFLOP/s is ever printed for it. A
-``what-if`` device extends another and says what it would add.
+entry has no rate on that device: it runs emulated, in BF16, and no TFLOP/s is ever printed for it.
+A ``what-if`` device extends another and says what it would add.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class Device:
     def route(self, fmt: BlockFormat) -> Route:
         """How a GEMM of a format would run on this device.
 
-        An exact entry wins; else an element all of whose levels a native element with the same scales
-        has (0..7 are exact in E4M3) runs through that; else operands are decoded to BF16.
+        An exact entry wins; else an element all of whose levels a native element with the same
+        scales has (0..7 are exact in E4M3) runs through that; else operands are decoded to BF16.
         """
         if fmt.element is None or fmt.scale is None:
             return Route("native", BF16, "BF16 operands")
@@ -206,11 +206,15 @@ def _base(document: Document, own: DeviceRecord) -> DeviceRecord:
         raise document.error(("status",), "a device that extends another is a what-if")
     beside = document.path.parent / own.extends
     try:
-        base = load_device(beside if own.extends.endswith((".yaml", ".yml")) else own.extends).record
+        base = load_device(
+            beside if own.extends.endswith((".yaml", ".yml")) else own.extends
+        ).record
     except ValueError as error:
         raise document.error(("extends",), str(error)) from error
     if base.extends is not None:
-        raise document.error(("extends",), f"'{own.extends}' itself extends another: one level only")
+        raise document.error(
+            ("extends",), f"'{own.extends}' itself extends another: one level only"
+        )
     return base
 
 

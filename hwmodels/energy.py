@@ -1,12 +1,12 @@
-"""Energy of a training step by counting: operations x energy per operation, and bits moved per level.
+"""Energy of a training step by counting: operations and bits moved, times their energy.
 
     joules = MACs * E_mac  +  bits read on chip * E_on_chip  +  bits moved to memory * E_memory
 
 An energy class (energies/*.yaml) states the three for one technology. 4-bit MACs are priced by the
-class's circuit table: dot product, scale and FP32 accumulation of that very grid. An operand read from
-the on-chip buffer serves a tile of 128 outputs. Leakage, clock, control and wires inside the matrix unit
-are not counted, so this is what the arithmetic and the traffic cost, not what a socket draws: the
-device's TDP times the modelled time is the other end, and is reported beside it.
+class's circuit table: dot product, scale and FP32 accumulation of that very grid. An operand read
+from the on-chip buffer serves a tile of 128 outputs. Leakage, clock, control and wires inside the
+matrix unit are not counted, so this is what the arithmetic and the traffic cost, not what a socket
+draws: the device's TDP times the modelled time is the other end, and is reported beside it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def mac_picojoules(energies: EnergyClass, rate: str, fmt: BlockFormat) -> float:
     if rate != "fp4" or energies.circuits is None:
         known = ", ".join(stated)
         raise ValueError(
-            f"energy class '{energies.name}' has no {rate} MAC (it has {known}) and no circuits for it"
+            f"energy class '{energies.name}' has no {rate} MAC (it has {known}) "
+            "and no circuits for it"
         )
     parts = circuit_parts(energies.circuits, fmt)
     return sum(mac_femtojoules(part) for part in parts) * FEMTO / PICO

@@ -1,9 +1,10 @@
-"""Figure: a constant with its unit, source, date and quality. A number without a source does not load.
+"""Figure: a constant with its unit, source, date and quality. Without a source none loads.
 
-Data sheets mix dense and structured-sparse rates, and sources contradict each other, so a rate states
-its sparsity and a figure may carry the ones that disagree with it (``also``). ``date`` is when the
-source was last read. Quality: primary (the vendor's or author's own text), secondary (somebody else's
-account), derived (by arithmetic from such), measured (here), assumed, or unverified.
+Data sheets mix dense and structured-sparse rates, and sources contradict each other, so a rate
+states its sparsity and a figure may carry the ones that disagree with it (``also``). ``date`` is
+when the source was last read. Quality: primary (the vendor's or author's own text), secondary
+(somebody else's account), derived (by arithmetic from such), measured (here), assumed, or
+unverified.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """Liberty: the text format in which cell libraries state area, function, timing and power.
 
-Only what a combinational netlist needs is kept: per cell its area and leakage, per pin its capacitance
-and Boolean function, and two kinds of lookup table over (input slew, output load): delay/transition
-(timing arcs) and internal energy per transition. Everything is converted on reading, so that no unit
-of a file leaks out: ps, fF, fJ, nW, and area as the file has it (um^2 in every library used here).
+Only what a combinational netlist needs is kept: per cell its area and leakage, per pin its
+capacitance and Boolean function, and two kinds of lookup table over (input slew, output load):
+delay/transition (timing arcs) and internal energy per transition. Everything is converted on
+reading, so that no unit of a file leaks out: ps, fF, fJ, nW, and area as the file has it (um^2 in
+every library used here).
 
 A file nests three forms, ``name : value ;``, ``name (args) ;`` and ``name (args) { ... }``; some
-libraries (ASAP7) leave the semicolons out. The internal-power unit is the capacitance unit times V^2.
+libraries (ASAP7) leave the semicolons out. The internal-power unit is the capacitance unit times
+V^2.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ SCALES = {"f": 1e-15, "p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k":
 
 @dataclass(frozen=True)
 class Table:
-    """A lookup table over input slew (ps) and output load (fF); either axis may be absent (one point)."""
+    """A lookup table over input slew (ps) and output load (fF); an absent axis is one point."""
 
     slews: tuple[float, ...]
     loads: tuple[float, ...]
@@ -204,7 +206,9 @@ def _cell(
         return _table(found[0], templates, units[unit], units) if found else None
 
     def pair(parent: Group, names: tuple[str, str], unit: str) -> dict[str, Table]:
-        tables = {edge: table(parent, n, unit) for edge, n in zip(("rise", "fall"), names, strict=True)}
+        tables = {
+            edge: table(parent, n, unit) for edge, n in zip(("rise", "fall"), names, strict=True)
+        }
         return {edge: found for edge, found in tables.items() if found is not None}
 
     pins = {}
@@ -221,7 +225,8 @@ def _cell(
         )
         energies = tuple(
             Energy(
-                power.attributes.get("related_pin"), pair(power, ("rise_power", "fall_power"), "energy")
+                power.attributes.get("related_pin"),
+                pair(power, ("rise_power", "fall_power"), "energy"),
             )
             for power in pin.all("internal_power")
         )
@@ -237,7 +242,7 @@ def _cell(
 
 
 def _leakage(group: Group) -> float:
-    """A cell's leakage: the stated average, else the state-independent groups of all its supplies."""
+    """The stated average, else the state-independent groups of all supplies."""
     if "cell_leakage_power" in group.attributes:
         return group.number("cell_leakage_power")
     states = group.all("leakage_power")
@@ -263,7 +268,11 @@ def _table(
         return Table((0.0,), (0.0,), rows)
     if len(axes) == 1:
         is_load, axis = axes[0]
-        return Table((0.0,), axis, rows) if is_load else Table(axis, (0.0,), tuple(zip(*rows, strict=True)))
+        return (
+            Table((0.0,), axis, rows)
+            if is_load
+            else Table(axis, (0.0,), tuple(zip(*rows, strict=True)))
+        )
     if axes[0][0]:
         return Table(axes[1][1], axes[0][1], tuple(zip(*rows, strict=True)))
     return Table(axes[0][1], axes[1][1], rows)

@@ -1,11 +1,13 @@
 """Netlist: a mapped circuit, evaluated on thousands of input vectors at once.
 
-Synthesis leaves a graph of library cells. Each net's value over N vectors is one N-bit Python integer
-(bit t = its value at vector t), so that a cell costs a few big-integer operations whatever N is, and no
-simulator is needed. Cell functions come from the Liberty file, so what is checked against the integer
-model is the mapped circuit itself. The number of toggles of a net is popcount(v ^ (v >> 1)).
+Synthesis leaves a graph of library cells. Each net's value over N vectors is one N-bit Python
+integer (bit t = its value at vector t), so that a cell costs a few big-integer operations whatever
+N is, and no simulator is needed. Cell functions come from the Liberty file, so what is checked
+against the integer model is the mapped circuit itself. The number of toggles of a net is popcount(v
+^ (v >> 1)).
 
-The simulation has no delays: hazards (glitches) are not counted, and add to the energy of real circuits.
+The simulation has no delays: hazards (glitches) are not counted, and add to the energy of real
+circuits.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ class Netlist:
         for cell in module["cells"].values():
             if cell["type"] not in library.cells:
                 raise ValueError(
-                    f"{library.path}: synthesis left a '{cell['type']}' cell that the library cannot "
-                    "make; it needs at least an inverter and NAND or NOR gates"
+                    f"{library.path}: synthesis left a '{cell['type']}' cell that the library "
+                    "cannot make; it needs at least an inverter and NAND or NOR gates"
                 )
             nets = {pin: bits[0] for pin, bits in cell["connections"].items() if bits}
             instances.append(Instance(library.cells[cell["type"]], nets))
@@ -98,7 +100,9 @@ class Netlist:
                     values[instance.nets[output.name]] = _value(parse(output.function), pins, ones)
         return values
 
-    def read(self, values: Mapping[Net, int], port: str, count: int, signed: bool = False) -> list[int]:
+    def read(
+        self, values: Mapping[Net, int], port: str, count: int, signed: bool = False
+    ) -> list[int]:
         """The words on an output port, one per vector."""
         planes = [values[net] for net in self.ports[port]]
         words = [
@@ -120,7 +124,7 @@ def bit_planes(words: Sequence[int], width: int) -> list[int]:
 
 @cache
 def parse(function: str) -> Expression:
-    """A Liberty function as nested tuples; ! and ' bind tightest, then ^, then & (*, blank), then |."""
+    """A Liberty function as nested tuples; binding, tightest first: !, ^, & (* or blank), |."""
     tokens = TOKEN.findall(function)
     expression, rest = _sum(tokens)
     if rest:

@@ -1,17 +1,19 @@
 """EnergyWindow: joules that a GPU measured itself, through NVML, with every reason for not knowing.
 
-NVML keeps a counter of millijoules since the driver was loaded. The difference of two readings around
-some work is the right way to measure, with care:
+NVML keeps a counter of millijoules since the driver was loaded. The difference of two readings
+around some work is the right way to measure, with care:
 
 * the counter moves every 20 to 100 ms, so a window lasts 2 s or more, the work being repeated;
 * it may be missing (older or virtual GPUs), refused, not ready, reset, or shared (MIG): each is a
   *state with a reason*. An unreadable counter is never zero joules;
-* the power reading, sampled meanwhile and integrated, is a second opinion; the gap between the two is
-  part of the result, above 10% it is flagged, and alone it stands in for a missing counter ("sampled");
+* the power reading, sampled meanwhile and integrated, is a second opinion; the gap between the two
+  is part of the result, above 10% it is flagged, and alone it stands in for a missing counter
+  ("sampled");
 * NVML does not know CUDA_VISIBLE_DEVICES: devices are found by UUID or by their place in that list.
 
-The energy is the whole board's (memory included, host excluded) while it *emulates* a format; it says
-nothing about hardware that has the format. Values are joules; NVML's are millijoules and milliwatts.
+The energy is the whole board's (memory included, host excluded) while it *emulates* a format; it
+says nothing about hardware that has the format. Values are joules; NVML's are millijoules and
+milliwatts.
 """
 
 from __future__ import annotations
@@ -68,9 +70,9 @@ class EnergyWindow:
         index: place of the GPU among the visible ones, as CUDA counts.
         uuid: "GPU-...", when known (torch.cuda.get_device_properties): CUDA may order GPUs by speed
             where NVML orders them by bus, so this is the safe way to name one of several.
-        synchronise: called before both readings, so that queued work is inside (torch.cuda.synchronize).
-        nvml: the pynvml module, or a stand-in.
-        reading: the result, after leaving.
+        synchronise: called before both readings, so that queued work is inside
+        (torch.cuda.synchronize). nvml: the pynvml module, or a stand-in. reading: the result, after
+        leaving.
     """
 
     index: int = 0
@@ -199,7 +201,10 @@ class EnergyWindow:
             why = f"window of {seconds:.3g} s is too short: {MIN_WINDOW_SECONDS:g} s are needed"
             return Reading(seconds, None, "none", counted, sampled, None, why)
         if counted is not None and counted <= 0:
-            counted, self._reason = None, "the energy counter stood still or was reset in the window"
+            counted, self._reason = (
+                None,
+                "the energy counter stood still or was reset in the window",
+            )
         if counted is not None:
             open_ended = COUNTER_PERIOD_SECONDS * counted / seconds
             reading = Reading(seconds, counted, "counter", counted, sampled, open_ended)

@@ -1,9 +1,9 @@
 """Energy of a mapped netlist from simulated toggles and the library's power tables.
 
-Per vector, energy = sum over nets of toggles * (1/2 C V^2) + sum over cells of the internal energy that
-Liberty tabulates per rise and fall of a pin. Toggles come from values (netlist.py), never from a
-probabilistic "vectorless" estimate, which is tens of times too high on arithmetic. Leakage is reported
-beside it, not in it, since it depends on a clock that this model does not have.
+Per vector, energy = sum over nets of toggles * (1/2 C V^2) + sum over cells of the internal energy
+that Liberty tabulates per rise and fall of a pin. Toggles come from values (netlist.py), never from
+a probabilistic "vectorless" estimate, which is tens of times too high on arithmetic. Leakage is
+reported beside it, not in it, since it depends on a clock that this model does not have.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def switching_energy(
         ValueError: fewer than two vectors, or a library without power tables.
     """
     if count < 2:
-        raise ValueError("energy needs at least two vectors: it is the cost of going from one to the next")
+        raise ValueError(
+            "energy needs at least two vectors: it is the cost of going from one to the next"
+        )
     if not any(pin.energies for cell in library.cells.values() for pin in cell.pins.values()):
         raise ValueError(f"{library.path}: no internal_power tables, so no energy can be computed")
     slew = typical_slew(library)
@@ -60,8 +62,8 @@ def _internal(
 ) -> float:
     """Internal energy of one pin's toggles: the mean over its tables, fJ.
 
-    Without delays it is unknown which input caused an output to move, nor which ``when`` state held, so
-    all tables of a pin count alike.
+    Without delays it is unknown which input caused an output to move, nor which ``when`` state
+    held, so all tables of a pin count alike.
     """
     if not tables:
         return 0.0

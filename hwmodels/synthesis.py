@@ -1,9 +1,9 @@
 """Synthesis: from RTL to library cells with Yosys, by one pinned script.
 
-The script is part of every result (its hash is recorded): a different ABC script alone moves areas by a
-quarter, so numbers from different scripts are not comparable. ABC optimises area here; there is no clock
-target. Yosys comes as the Python wheel ``pyosys`` (extra ``synth``) and runs in a process of its own, as
-its errors end the process.
+The script is part of every result (its hash is recorded): a different ABC script alone moves areas
+by a quarter, so numbers from different scripts are not comparable. ABC optimises area here; there
+is no clock target. Yosys comes as the Python wheel ``pyosys`` (extra ``synth``) and runs in a
+process of its own, as its errors end the process.
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
     time = max(FLOP / (peak * c), bytes / (bandwidth * b)) + overhead per launch
 
-c, b and the overhead are 1, 1 and 0 (a lower bound: "roofline") unless the device file has values fitted
-to measurements (``achievable``). Bytes are those of a fused implementation:
+c, b and the overhead are 1, 1 and 0 (a lower bound: "roofline") unless the device file has values
+fitted to measurements (``achievable``). Bytes are those of a fused implementation:
 
 * GEMM: both operands as stored (codes and scales; BF16 when emulated), the BF16 result written
-* quantise: each BF16 tensor read once for both of its orientations, and each orientation written; once
-  more read where a format needs the whole tensor's amax first; rotations cost what fused kernels measure
+* quantise: each BF16 tensor read once for both of its orientations, and each orientation written;
+  once more read where a format needs the whole tensor's amax first; rotations cost what fused
+  kernels measure
 * attention and element-wise passes as in workload.py; AdamW only if asked for
 
 No communication, no pipeline bubbles, no memory limit: time of the work, on one device.
@@ -106,7 +107,9 @@ def step_time(
     pieces.append(Piece("attention", model.attention_flops, BF16, 0.0, 3 * model.layers))
     pieces.append(Piece("element-wise", 0.0, BF16, model.elementwise_bytes, 15 * model.layers))
     if optimiser == "adamw":
-        pieces.append(Piece("adamw", 0.0, BF16, float(ADAMW_BYTES_PER_PARAMETER * model.parameters)))
+        pieces.append(
+            Piece("adamw", 0.0, BF16, float(ADAMW_BYTES_PER_PARAMETER * model.parameters))
+        )
     elif optimiser is not None:
         raise ValueError(f"unknown optimiser '{optimiser}'; adamw, or none at all")
     routes = {name: device.route(operand.format) for name, operand in recipe.operands.items()}
@@ -192,7 +195,11 @@ def _quantise_pieces(device: Device, linear: Linear, recipe: Recipe) -> Iterator
     }
     for tensor, gemms in ORIENTATIONS.items():
         shape = shapes[tensor]
-        oriented = zip((recipe.operands[f"{tensor}.{gemm}"] for gemm in gemms), (shape, shape[::-1]), strict=True)
+        oriented = zip(
+            (recipe.operands[f"{tensor}.{gemm}"] for gemm in gemms),
+            (shape, shape[::-1]),
+            strict=True,
+        )
         quantised = [(op, at) for op, at in oriented if not op.format.is_high_precision]
         if not quantised:
             continue
@@ -202,7 +209,9 @@ def _quantise_pieces(device: Device, linear: Linear, recipe: Recipe) -> Iterator
             moved += operand_bytes(device, operand.format, at, device.route(operand.format).rate)
         if any(operand.hadamard for operand, _ in quantised):
             moved *= kernel_constants().rotation.value
-        yield Piece(f"{linear.name} quantise {tensor}", 0.0, BF16, linear.copies * moved, linear.copies)
+        yield Piece(
+            f"{linear.name} quantise {tensor}", 0.0, BF16, linear.copies * moved, linear.copies
+        )
 
 
 @cache

@@ -1,8 +1,9 @@
 """Static timing: the longest path through a mapped netlist, from the library's delay tables.
 
 For every net the latest rise and fall (ps) and their slews are propagated in topological order:
-arrival(out) = max over arcs of arrival(in) + delay(slew(in), load(out)). Loads are pin capacitances; wires
-are not modelled, so this is a floor, good for comparing units and not for promising a clock.
+arrival(out) = max over arcs of arrival(in) + delay(slew(in), load(out)). Loads are pin
+capacitances; wires are not modelled, so this is a floor, good for comparing units and not for
+promising a clock.
 """
 
 from __future__ import annotations

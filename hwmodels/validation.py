@@ -1,8 +1,8 @@
 """Validation: the throughput model beside times measured on a real device.
 
 A measured file (data/*-measured.yaml) holds GEMM times and step times of one device, each marked
-``fit`` or ``check``. The device's ``achievable`` values were fitted to the first kind only; the errors
-that count are those of the second.
+``fit`` or ``check``. The device's ``achievable`` values were fitted to the first kind only; the
+errors that count are those of the second.
 """
 
 from __future__ import annotations
@@ -92,7 +92,14 @@ def compare(measured: Measured) -> Iterator[Comparison]:
         timed = time_piece(device, _piece(gemm))
         what = f"{gemm.m}x{gemm.n}x{gemm.k}"
         yield Comparison(
-            device.name, what, gemm.operands, "gemm", gemm.use, gemm.time_us, timed.seconds * 1e6, timed.bound
+            device.name,
+            what,
+            gemm.operands,
+            "gemm",
+            gemm.use,
+            gemm.time_us,
+            timed.seconds * 1e6,
+            timed.bound,
         )
     for run in measured.steps:
         step = step_time(device, run.model, load_recipe(run.recipe), run.optimiser)
@@ -115,9 +122,10 @@ def worst_error(comparisons: list[Comparison], what: str) -> float | None:
 
 
 def fit_achievable(device: Device, gemms: tuple[MeasuredGemm, ...]) -> tuple[float, float]:
-    """(share of peak, overhead in us) that best explain the ``fit`` GEMMs, by least relative squares.
+    """(share of peak, overhead in us) that best explain the ``fit`` GEMMs: relative least squares.
 
-    time / t_peak = 1 / share + overhead / t_peak is linear in 1 / t_peak, t_peak being the time at peak.
+    time / t_peak = 1 / share + overhead / t_peak is linear in 1 / t_peak, t_peak being the time at
+    peak.
     """
     points = [
         (1 / peak, gemm.time_us / peak)

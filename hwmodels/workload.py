@@ -1,13 +1,13 @@
 """Workload: the work of one training step of a language model, as GEMM shapes and bytes.
 
-A model is given by its linear layers (out-features, in-features, how many such matrices, how many rows
-each sees). Every one makes three GEMMs, (m, n, k) with k contracted:
+A model is given by its linear layers (out-features, in-features, how many such matrices, how many
+rows each sees). Every one makes three GEMMs, (m, n, k) with k contracted:
 
     fprop (tokens, out, in)     dgrad (tokens, in, out)     wgrad (out, in, tokens)
 
-Experts of a mixture see tokens * top_k / experts rows each, an even load. Beside the GEMMs a step has
-attention (QK' and AV, causal, backward twice forward), element-wise passes over memory (norms, rotary
-positions, residuals, SwiGLU) and, counted only where it is named, the optimiser.
+Experts of a mixture see tokens * top_k / experts rows each, an even load. Beside the GEMMs a step
+has attention (QK' and AV, causal, backward twice forward), element-wise passes over memory (norms,
+rotary positions, residuals, SwiGLU) and, counted only where it is named, the optimiser.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parent / "models"
 BF16_BYTES = 2
 # FP32 weight, two moments and gradient read; weight and moments written, and the BF16 copy.
 ADAMW_BYTES_PER_PARAMETER = 4 * 4 + 3 * 4 + 2
-# Passes over a (tokens, width) tensor per block, forward: 2 norms and 2 residuals, and rotary q and k.
+# Passes over a (tokens, width) tensor per block, forward: 2 norms, 2 residuals, rotary q and k.
 WIDTH_PASSES = 2 * 2 + 2 * 3 + 2 * 2
 HIDDEN_PASSES = 3  # SwiGLU reads gate and up and writes their product
 FORWARD_AND_BACKWARD = 3
@@ -77,7 +77,9 @@ class ModelShape(Record):
     @property
     def parameters(self) -> int:
         """Parameters of the linear layers and the embedding (norms and router left out)."""
-        linear = sum(layer.copies * layer.out_features * layer.in_features for layer in self.linears)
+        linear = sum(
+            layer.copies * layer.out_features * layer.in_features for layer in self.linears
+        )
         return linear + (0 if self.tied else self.vocabulary * self.width)
 
     @property

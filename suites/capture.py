@@ -3,10 +3,11 @@
     python -m suites.capture                      the samples that ship
     python -m suites.capture ufp4+./my-grid.yaml  a recipe (with another format) added to them
 
-A small language model is trained on the built-in text in high precision for some steps, once; the next
-step is then taken under each recipe, from the same weights and on the same batch, so that samples differ
-by the recipe alone. Operands are quantised as the step does, and rows of codes along the contraction are
-kept: what a dot-product unit that accumulates along a row would see. Written to hwmodels/data/activity.json.
+A small language model is trained on the built-in text in high precision for some steps, once; the
+next step is then taken under each recipe, from the same weights and on the same batch, so that
+samples differ by the recipe alone. Operands are quantised as the step does, and rows of codes along
+the contraction are kept: what a dot-product unit that accumulates along a row would see. Written to
+hwmodels/data/activity.json.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ SHIPPED = (
     "ufp4+mxint4",
 )
 STEPS = 100
+BATCH = 4  # sequences: whole operands are quantised to keep a few of their rows
 BLOCKS_PER_GEMM = 96
 MODEL = "small"
 Rows = list[tuple[list[int], int]]  # per block: its codes and its stored scale
@@ -54,6 +56,7 @@ class Recorder:
     blocks: dict[str, list[tuple[Rows, Rows]]] = field(default_factory=dict)
 
     def __call__(self, layer: QuantizedLinear, done: Multiplied) -> None:
+        """Keep one row of each operand of a GEMM."""
         pair = [
             _row(layer, name, tensor, self.random)
             for name, tensor in zip(GEMM_OPERANDS[done.gemm], (done.left, done.right), strict=True)
@@ -62,11 +65,7 @@ class Recorder:
 
     def stream(self, source: str) -> Stream:
         """The kept blocks, GEMM after GEMM, layers in the order of the step."""
-        kept = [
-            blocks
-            for pairs in self.blocks.values()
-            for blocks in _spread(pairs)
-        ]
+        kept = [blocks for pairs in self.blocks.values() for blocks in _spread(pairs)]
         left, right = [a for a, _ in kept], [b for _, b in kept]
         return Stream(
             source,
@@ -92,7 +91,7 @@ class TrainedModel:
         from suites.schedule import TrainingSettings
         from suites.sizes import SIZES
 
-        self.settings = TrainingSettings(steps=steps + 1)
+        self.settings = TrainingSettings(steps=steps + 1, batch=BATCH)
         corpus = load_corpus(CorpusSettings(), cache_dir)
         self.size = SIZES[MODEL].with_vocabulary(corpus.vocabulary)
         batch, sequence = self.settings.batch, self.settings.sequence
@@ -167,12 +166,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for text in options.recipe or SHIPPED:
             made = trained.sample(text)
             kept[made.recipe] = made
-            print(f"{made.recipe}: {len(made.a) * 3 // 4 * 2} codes per operand")
+            print(f"{made.recipe}: {len(made.a) * 3 // 4 * 2} codes per operand", flush=True)
     except ValueError as error:
         print(f"suites.capture: error: {error}", file=sys.stderr)
         return 2
     source = f"step {STEPS} of a '{MODEL}' model on the sotu corpus, seed 0, fprop, dgrad and wgrad"
-    SAMPLES.write_text(Samples(source=source, samples=tuple(kept.values())).model_dump_json(indent=1) + "\n")
+    SAMPLES.write_text(
+        Samples(source=source, samples=tuple(kept.values())).model_dump_json(indent=1) + "\n"
+    )
     return 0
 
 
@@ -196,7 +197,9 @@ def _row(layer: QuantizedLinear, name: str, tensor: Tensor, random: Random) -> R
     return list(zip(blocks, scales, strict=True))
 
 
-def _spread(pairs: list[tuple[Rows, Rows]]) -> Iterator[tuple[tuple[list[int], int], tuple[list[int], int]]]:
+def _spread(
+    pairs: list[tuple[Rows, Rows]],
+) -> Iterator[tuple[tuple[list[int], int], tuple[list[int], int]]]:
     """The first blocks of every layer's rows, as many of each as make up BLOCKS_PER_GEMM."""
     share = max(1, BLOCKS_PER_GEMM // len(pairs))
     for left, right in pairs:

@@ -1,12 +1,13 @@
-"""codesign: quality that was trained joined with cost that is modelled, and the Pareto front of both.
+"""codesign: quality that was trained joined with cost that is modelled, and their Pareto front.
 
     python bench.py --suite codesign --set quality=[runs/pretrain-small-cpu]
 
 For every recipe of the quality runs: loss degradation against the baseline in percent, SQNR of GEMM
-outputs in dB (mean over what was observed), and on each device and cell library the step time of a model
-and the area and energy of the format's unit per MAC. A point is on the front of its device and library
-if no other is at least as good in everything and better in something; a point that lacks a number is
-not compared, and says so. SQNR stands in where a run has no baseline to compare losses with.
+outputs in dB (mean over what was observed), and on each device and cell library the step time of a
+model and the area and energy of the format's unit per MAC. A point is on the front of its device
+and library if no other is at least as good in everything and better in something; a point that
+lacks a number is not compared, and says so. SQNR stands in where a run has no baseline to compare
+losses with.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hwmodels.circuit_table import load_tables
 from hwmodels.device import Device
 from hwmodels.energy import circuit_parts
 from hwmodels.throughput import step_time
-from suites import hardware_rows
+from suites import circuit_rows, hardware_rows
 from suites.experiment import Cell, Context, Selection
 from suites.hardware import check_grid, model_shape
 from suites.rows import Quantity, Row, modelled
@@ -38,9 +39,9 @@ class CodesignSettings(BaseModel):
     """What is joined.
 
     Attributes:
-        quality: folders of finished pretraining runs.
-        model: whose step is timed; a built-in shape, a YAML file, or a size of the pretraining suites.
-        baseline: the recipe that loss degradations are against.
+        quality: folders of finished pretraining runs. model: whose step is timed; a built-in shape,
+        a YAML file, or a size of the pretraining suites. baseline: the recipe that loss
+        degradations are against.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,7 +67,8 @@ class Codesign:
         """
         if not settings.quality:
             raise ValueError(
-                "codesign needs the folders of pretraining runs: --set quality=[runs/pretrain-small-cpu]"
+                "codesign needs the folders of pretraining runs: "
+                "--set quality=[runs/pretrain-small-cpu]"
             )
         hardware_rows.load_devices(settings.devices)
         model_shape(settings.model)
@@ -77,7 +79,9 @@ class Codesign:
         if selection.recipes:
             recipes = {name: recipes[name] for name in selection.recipes if name in recipes}
         if not recipes:
-            raise ValueError(f"{', '.join(settings.quality)}: no recipe with a loss or an SQNR in it")
+            raise ValueError(
+                f"{', '.join(settings.quality)}: no recipe with a loss or an SQNR in it"
+            )
         digests = tuple(find_recipe(name).digest for name in recipes)
         config = {**settings.model_dump(mode="json"), "recipes": list(recipes)}
         return [Cell(self.kind, f"{len(recipes)} recipes", config, digests)]
@@ -120,15 +124,20 @@ def quality_of(settings: CodesignSettings) -> dict[str, dict[str, Quantity]]:
             if row.kind == "comparison" and row.config.get("metric") == "validation_loss":
                 if row.config.get("baseline") == settings.baseline:
                     found[recipe]["loss_degradation"] = row.quantity("degradation_percent")
-            elif row.kind == "fidelity" and row.config.get("operand") == "output":
-                if row.config.get("layer") != "all":
-                    signals[recipe].append(row.quantity("sqnr_db"))
+            elif _is_output(row):
+                signals[recipe].append(row.quantity("sqnr_db"))
     for recipe, quantities in signals.items():
         values = [quantity.value for quantity in quantities if quantity.value is not None]
         if values:
             mean = statistics.fmean(values)
             found[recipe]["sqnr_db"] = quantities[0].model_copy(update={"value": mean})
     return dict(found)
+
+
+def _is_output(row: Row) -> bool:
+    """Whether a row is the observation of one GEMM's result (not a mean over layers)."""
+    is_output = row.kind == "fidelity" and row.config.get("operand") == "output"
+    return is_output and row.config.get("layer") != "all"
 
 
 def find_recipe(name: str) -> Recipe:
@@ -161,7 +170,11 @@ def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
 
 def _marked(row: Row, group: Sequence[Row]) -> Row:
     quality = next(
-        (name for name in QUALITIES if all(other.quantity(name).value is not None for other in group)),
+        (
+            name
+            for name in QUALITIES
+            if all(other.quantity(name).value is not None for other in group)
+        ),
         None,
     )
     mine = _coordinates(row, quality)
@@ -199,7 +212,10 @@ def _point(
         check_grid(recipe)
         step = step_time(device, model_shape(settings.model), recipe)
         time = modelled(step.seconds * 1e3, "ms", f"{settings.model} on {device.name}")
-        facts = {"path": sorted({route.path for route in step.routes.values()}), "bound": step.bound}
+        facts = {
+            "path": sorted({route.path for route in step.routes.values()}),
+            "bound": step.bound,
+        }
     except ValueError as error:
         time, facts = hardware_rows.unavailable("ms", str(error)), {}
     area, energy = _unit_costs(fmt, library)
@@ -218,8 +234,10 @@ def _unit_costs(fmt: BlockFormat, library: str) -> tuple[Quantity, Quantity]:
         parts = circuit_parts(library, fmt)
     except ValueError as error:
         reason = str(error)
-        return hardware_rows.unavailable("um2/MAC", reason), hardware_rows.unavailable("fJ/MAC", reason)
-    area, energy = hardware_rows.total_cost(parts)
+        return hardware_rows.unavailable("um2/MAC", reason), hardware_rows.unavailable(
+            "fJ/MAC", reason
+        )
+    area, energy = circuit_rows.total_cost(parts)
     return modelled(area, "um2/MAC"), modelled(energy, "fJ/MAC")
 
 

@@ -1,14 +1,15 @@
-"""hardware: what formats cost, on devices that exist, on what-if devices, and as circuits of their own.
+"""hardware: what formats cost, on devices, on what-if devices, and as circuits.
 
-A cell is one format (with the plain recipe) or one recipe; a first cell has what does not depend on the
-format: the devices' published figures, the published area model's reproduction, units that do two grids,
-and the throughput model beside measured times. Nothing here is measured by this suite: origins are
-"published" and "modelled", and every constant's source is in its note.
+A cell is one format (with the plain recipe) or one recipe; a first cell has what does not depend on
+the format: the devices' published figures, the published area model's reproduction, units that do
+two grids, and the throughput model beside measured times. Nothing here is measured by this suite:
+origins are "published" and "modelled", and every constant's source is in its note.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -19,7 +20,7 @@ from hwmodels.energy import load_energy_class
 from hwmodels.liberty import load_liberty
 from hwmodels.synthesis import tool_version
 from hwmodels.workload import ModelShape, list_models, load_model
-from suites import hardware_rows
+from suites import circuit_rows, hardware_rows
 from suites.experiment import Cell, Context, Selection
 from suites.pretrain import build_recipe
 from suites.rows import Row
@@ -32,11 +33,10 @@ class HardwareSettings(BaseModel):
     """What is priced.
 
     Attributes:
-        devices, models, energies: names or YAML files; models may be sizes of the pretraining suites.
-        libraries: names of shipped circuit tables; empty means all.
-        liberty: a Liberty file in which the formats are synthesised now.
-        detail: rows per step, or per GEMM too.
-        optimiser: whose memory traffic is counted; none is by default.
+        devices, models, energies: names or YAML files; models may be sizes of the pretraining
+        suites. libraries: names of shipped circuit tables; empty means all. liberty: a Liberty file
+        in which the formats are synthesised now. detail: rows per step, or per GEMM too. optimiser:
+        whose memory traffic is counted; none is by default.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,7 +61,8 @@ class Hardware:
         """The common cell, then one per format and recipe.
 
         Raises:
-            ValueError: an unknown name, a faulty file, a grid that no circuit is generated for, or a
+            ValueError: an unknown name, a faulty file, a grid that no circuit is generated for, or
+            a
                 Liberty file without it or without the tool to use it.
         """
         hardware_rows.load_devices(settings.devices)
@@ -71,7 +72,7 @@ class Hardware:
             load_energy_class(name)
         if settings.liberty is not None:
             tool_version()
-            load_liberty(hardware_rows.Path(settings.liberty))
+            load_liberty(Path(settings.liberty))
         named = selection.formats or (() if selection.recipes else tuple(settings.formats))
         sources = [{"format": name, "recipe": None} for name in named]
         sources += [{"format": None, "recipe": name} for name in selection.recipes]
@@ -104,9 +105,9 @@ def recipe_rows(recipe: Recipe, settings: HardwareSettings) -> Iterator[Row]:
     """Area, circuit, throughput and energy of a recipe's format."""
     fmt = hardware_rows.main_format(recipe)
     if not fmt.is_high_precision:
-        yield from hardware_rows.area_rows(fmt)
-        tables = hardware_rows.tables_for(fmt, settings.libraries, settings.liberty)
-        yield from hardware_rows.circuit_rows(fmt, tables)
+        yield from circuit_rows.area_rows(fmt)
+        tables = circuit_rows.tables_for(fmt, settings.libraries, settings.liberty)
+        yield from circuit_rows.circuit_rows(fmt, tables)
     classes = [load_energy_class(name) for name in settings.energies]
     for device in hardware_rows.load_devices(settings.devices):
         for name in settings.models:
@@ -162,8 +163,8 @@ def settings_of(cell: Cell) -> HardwareSettings:
 def _common_rows(settings: HardwareSettings) -> Iterator[Row]:
     for device in hardware_rows.load_devices(settings.devices):
         yield hardware_rows.device_row(device)
-    yield from hardware_rows.table_5_rows()
-    tables = hardware_rows.tables_for(load_format("nvfp4"), settings.libraries, None)
-    yield from hardware_rows.dual_rows(tables)
+    yield from circuit_rows.table_5_rows()
+    tables = circuit_rows.tables_for(load_format("nvfp4"), settings.libraries, None)
+    yield from circuit_rows.dual_rows(tables)
     yield from hardware_rows.validation_rows()
     yield from recipe_rows(build_recipe({"format": None, "recipe": "bf16"}), settings)

@@ -22,7 +22,9 @@ def test_packing_keeps_codes_and_scales(name, monkeypatch):
     book, scale = CodeBook.from_grid(INT4), SCALE_FORMATS[name]
     stream = activity.uniform(book, scale, lanes=16, count=5)
     sample = activity.pack("r", book, scale, 16, stream)
-    monkeypatch.setattr(activity, "_samples", lambda: activity.Samples(source="", samples=(sample,)))
+    monkeypatch.setattr(
+        activity, "_samples", lambda: activity.Samples(source="", samples=(sample,))
+    )
     back = activity.training(book, scale, lanes=16)
     assert (back.a, back.b) == (stream.a, stream.b)
     assert (back.a_scales, back.b_scales) == (stream.a_scales, stream.b_scales)

@@ -85,7 +85,9 @@ def test_signed_multiplication_is_not_penalised(osu018):
     """Baugh-Wooley lanes are no larger than what the tool makes of a plain signed product."""
     unit = unit_of("int4")
     products = [f"$signed(a[{i}+:4]) * $signed(b[{i}+:4])" for i in range(0, 4 * LANES, 4)]
-    plain = Plain(unit.inputs, module(unit.inputs, unit.outputs, [f"assign sum = {' + '.join(products)};"]))
+    plain = Plain(
+        unit.inputs, module(unit.inputs, unit.outputs, [f"assign sum = {' + '.join(products)};"])
+    )
     assert synthesise(unit, osu018).area <= synthesise(plain, osu018).area
 
 

@@ -36,7 +36,9 @@ def test_a_design_is_checked_and_priced(osu018):
 def test_still_codes_cost_nothing(osu018):
     book = BOOKS[0]
     moving = activity.uniform(book, E4M3, lanes=4, count=2)
-    still = activity.Stream("still", *((rows[0],) * 4 for rows in (moving.a, moving.b)), (8,) * 4, (8,) * 4)
+    still = activity.Stream(
+        "still", *((rows[0],) * 4 for rows in (moving.a, moving.b)), (8,) * 4, (8,) * 4
+    )
     (dot, _, _) = price(Design((book,), E4M3, lanes=4), osu018, {"still": still}, {})
     assert dot.energy_fj["still"] == 0
 

@@ -48,7 +48,7 @@ def test_a_grid_is_found_by_its_circuit_not_its_name(tmp_path):
 
 @pytest.mark.parametrize("library", sorted(LIBRARIES))
 def test_the_order_of_the_grids_holds_in_every_library(library):
-    """E1M2 is the smallest; a unit that does E2M1 and E1M2 is larger than E2M1's, by less than both."""
+    """E1M2 is the smallest; a unit for E2M1 and E1M2 is smaller than the two side by side."""
     table = load_tables()[library]
     area = {
         row.unit: row.area_um2 for row in table.rows if (row.part, row.scale) == ("dot", "e4m3")

@@ -3,7 +3,20 @@ import pytest
 from formats import load_format
 from hwmodels.device import FOLDER, list_devices, load_device
 
-REQUIRED = "h100 h200 b200 gb200 b300 gb300 rubin mi300x mi325x mi350x mi355x mi455x".split()
+REQUIRED = [
+    "h100",
+    "h200",
+    "b200",
+    "gb200",
+    "b300",
+    "gb300",
+    "rubin",
+    "mi300x",
+    "mi325x",
+    "mi350x",
+    "mi355x",
+    "mi455x",
+]
 WHAT_IF = """
 name: mine
 summary: what if
@@ -67,7 +80,10 @@ def test_a_rate_that_a_device_lacks_is_an_error():
         (WHAT_IF.replace("summary", "sumary"), "mine.yaml:3:1: sumary: unknown key; did you mean"),
         (WHAT_IF.replace("fp4}", "fp5}"), "native.0.rate: 'fp5' is not among its rates"),
         (WHAT_IF.replace("e1m2", "e1m3"), "unknown 'e1m3'; did you mean"),
-        (WHAT_IF.replace("b200", "b20"), "mine.yaml:4:10: extends: unknown device 'b20'; did you mean 'b200'"),
+        (
+            WHAT_IF.replace("b200", "b20"),
+            "mine.yaml:4:10: extends: unknown device 'b20'; did you mean 'b200'",
+        ),
         (WHAT_IF.replace("b200", "b200-uniform"), "one level only"),
         ("name: mine\nsummary: x\n", "mine.yaml:1:1: memory: required key is missing"),
         (
@@ -75,7 +91,8 @@ def test_a_rate_that_a_device_lacks_is_an_error():
             "rates.fp4.source: required key is missing",
         ),
         (
-            WHAT_IF + "rates: {x: {value: 1, unit: T, source: s, date: 2026-11, quality: primary}}\n",
+            WHAT_IF
+            + "rates: {x: {value: 1, unit: T, source: s, date: 2026-11, quality: primary}}\n",
             "must say sparsity",
         ),
     ],

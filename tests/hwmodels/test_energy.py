@@ -27,7 +27,10 @@ def test_B106_doubling_the_mac_energy_doubles_its_share(tmp_path):
     text = (FOLDER / "accelerator-7nm.yaml").read_text()
     path = tmp_path / "accelerator-7nm.yaml"
     path.write_text(text.replace("value: 0.084", "value: 0.168"))
-    before, after = energy_of(load_energy_class("accelerator-7nm")), energy_of(load_energy_class(path))
+    before, after = (
+        energy_of(load_energy_class("accelerator-7nm")),
+        energy_of(load_energy_class(path)),
+    )
     assert after.mac_joules == pytest.approx(2 * before.mac_joules)
     assert after.joules - before.joules == pytest.approx(before.mac_joules)
 

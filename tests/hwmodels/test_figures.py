@@ -3,7 +3,13 @@ from pydantic import ValidationError
 
 from hwmodels.figures import Figure
 
-GOOD = {"value": 8.0, "unit": "TB/s", "source": "a data sheet", "date": "2026-11", "quality": "primary"}
+GOOD = {
+    "value": 8.0,
+    "unit": "TB/s",
+    "source": "a data sheet",
+    "date": "2026-11",
+    "quality": "primary",
+}
 
 
 @pytest.mark.parametrize("lacking", ["unit", "source", "date", "quality"])

@@ -145,7 +145,10 @@ def test_B103_work_is_repeated_until_the_window_is_long_enough():
         nvml.now += 0.001
 
     found = measure(
-        work, repeats=5, open_window=lambda: EnergyWindow(nvml=nvml, clock=nvml.clock), clock=nvml.clock
+        work,
+        repeats=5,
+        open_window=lambda: EnergyWindow(nvml=nvml, clock=nvml.clock),
+        clock=nvml.clock,
     )
     assert found.joules_per_call == pytest.approx(0.3, rel=0.01)
     assert all(reading.seconds >= 2 for reading in found.readings) and len(found.readings) == 5

@@ -6,7 +6,8 @@ from hwmodels.timing import arrivals, critical_path, typical_slew
 
 def chain(length: int, library) -> Netlist:
     cells = {
-        f"g{i}": {"type": "INVX1", "connections": {"A": [i + 2], "Y": [i + 3]}} for i in range(length)
+        f"g{i}": {"type": "INVX1", "connections": {"A": [i + 2], "Y": [i + 3]}}
+        for i in range(length)
     }
     ports = {"a": {"direction": "input", "bits": [2]}}
     return Netlist.from_json({"modules": {"unit": {"ports": ports, "cells": cells}}}, library)

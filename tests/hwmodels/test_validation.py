@@ -1,7 +1,14 @@
 import pytest
 
 from hwmodels.device import load_device
-from hwmodels.validation import Measured, MeasuredGemm, compare, fit_achievable, load_measured, worst_error
+from hwmodels.validation import (
+    Measured,
+    MeasuredGemm,
+    compare,
+    fit_achievable,
+    load_measured,
+    worst_error,
+)
 
 
 def gemm(size: int, time_us: float, use: str = "check") -> MeasuredGemm:

@@ -28,7 +28,11 @@ def quality_run(folder, losses, sqnr):
     ]
     folder.mkdir()
     (folder / "results.jsonl").write_text("")
-    summary = {"status": "ok", "cells": [], "derived": [row.model_dump(mode="json") for row in rows]}
+    summary = {
+        "status": "ok",
+        "cells": [],
+        "derived": [row.model_dump(mode="json") for row in rows],
+    }
     (folder / "summary.json").write_text(json.dumps(summary))
     return folder
 
@@ -54,7 +58,9 @@ def test_quality_and_cost_stand_in_one_row(tmp_path):
 
 
 def test_sqnr_stands_in_where_losses_are_missing(tmp_path):
-    rows = run(quality_run(tmp_path / "run", {}, {"nvfp4": 17.0, "nvint4-ufp4": 18.0}), devices=["b200"])
+    rows = run(
+        quality_run(tmp_path / "run", {}, {"nvfp4": 17.0, "nvint4-ufp4": 18.0}), devices=["b200"]
+    )
     assert {row.facts["quality"] for row in rows} == {"sqnr_db"}
 
 

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from suites import hardware_rows
+from suites import circuit_rows
 from suites.experiment import Context, Selection
 from suites.hardware import Hardware, HardwareSettings, model_shape
 
@@ -51,7 +51,9 @@ def test_both_activities_and_their_source_are_shown():
 def test_uniform_grids_have_a_rate_only_if_built():
     rows = [row for row in run(formats=("e1m2",)) if row.kind == "throughput"]
     paths = {
-        (row.config["device"], tuple(row.facts["path"])) for row in rows if row.config["recipe"] == "e1m2"
+        (row.config["device"], tuple(row.facts["path"]))
+        for row in rows
+        if row.config["recipe"] == "e1m2"
     }
     assert ("b200", ("emulated",)) in paths and ("b200-uniform", ("native",)) in paths
     what_if = next(row for row in rows if row.config["device"] == "b200-uniform")
@@ -68,7 +70,7 @@ def test_a_device_without_the_rate_is_unavailable_with_a_reason():
 def test_a_grid_that_nobody_priced_says_how_to(tmp_path, monkeypatch):
     path = tmp_path / "free.yaml"
     path.write_text(FREE)
-    monkeypatch.setattr(hardware_rows, "can_synthesise", lambda: False)
+    monkeypatch.setattr(circuit_rows, "can_synthesise", lambda: False)
     rows = [row for row in run(formats=(str(path),)) if row.config.get("format") == "free"]
     circuits = [row for row in rows if row.kind == "circuit"]
     assert circuits and all(row.values["area_um2"].status == "unavailable" for row in circuits)
@@ -76,7 +78,7 @@ def test_a_grid_that_nobody_priced_says_how_to(tmp_path, monkeypatch):
 
 
 def test_a_grid_that_nobody_priced_is_synthesised_where_that_is_possible(tmp_path):
-    if not hardware_rows.can_synthesise():
+    if not circuit_rows.can_synthesise():
         pytest.skip("needs qflow-tech-osu018 and pyosys")
     path = tmp_path / "free.yaml"
     path.write_text(FREE)
