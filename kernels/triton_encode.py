@@ -72,8 +72,8 @@ class Coding:
         pairs = zip(grid.levels, grid.level_codes, strict=True)
         if all(level % (1 << grid.bits) == code for level, code in pairs):
             return cls(INTEGER_CODES, grid.bits, high=high, lowest=lowest)
-        book = {"levels": grid.levels, "codes": grid.level_codes}
-        return cls(TABLE_CODES, grid.bits, sign=sign, high=high, lowest=lowest, **book)
+        book = grid.levels, grid.level_codes
+        return cls(TABLE_CODES, grid.bits, 0, 1.0, sign, 0, high, lowest, *book)
 
     @classmethod
     def of_scale(cls, scale: ScaleFormat) -> Coding:

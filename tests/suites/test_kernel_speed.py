@@ -1,0 +1,120 @@
+"""Timing cannot be fooled: nothing is timed that is wrong, too fast, too short, or not there."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kernels import passes
+from suites.catalog import load_experiment, load_suite, resolve_settings
+from suites.experiment import Context, Selection
+from suites.kernel_cases import make_case
+from suites.kernel_speed import KernelSpeed, KernelSpeedSettings, check_floor
+from suites.timing import measure
+
+CPU = torch.device("cpu")
+SMALL = KernelSpeedSettings(
+    formats=["nvfp4"],
+    recipes=["ufp4"],
+    variants=["rht+stochastic"],
+    orientations=["both"],
+    tensors=[[64, 64]],
+    layers=[[64, 32, 48]],
+    inputs=2,
+    repeats=3,
+)
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch) -> None:
+    """Compiling for the CPU takes longer than all else here."""
+    monkeypatch.setattr(passes, "cpu_path", lambda: passes.CpuPath("eager", "a test"))
+
+
+def test_the_suite_loads_and_has_cells_on_both_devices() -> None:
+    experiment = load_experiment("kernel-speed")
+    for device in ("cpu", "cuda"):
+        settings = resolve_settings(load_suite("kernels"), experiment.Settings, device, [])
+        labels = [cell.label for cell in experiment.cells(settings, Selection(device=device))]
+        assert len(labels) == len(set(labels))
+        assert any("linear" in label for label in labels)
+
+
+def test_each_row_names_path_roof_and_ratio(tmp_path) -> None:
+    experiment = KernelSpeed()
+    context = Context("cpu", "cpu", tmp_path, tmp_path)
+    rows = [
+        row
+        for cell in experiment.cells(SMALL, Selection())
+        for row in experiment.run(cell, context)
+    ]
+    assert [row.config["operation"] for row in rows] == [
+        "quantise both rht+stochastic",
+        "linear forward+backward",
+    ]
+    for row in rows:
+        assert row.facts["path"] and row.facts["reason"] and row.facts["roof"]
+        assert row.values["time_us"].value > 0
+        assert row.values["ratio_to_roof"].origin == "measured"
+
+
+def test_a_wrong_kernel_is_not_timed(monkeypatch, tmp_path) -> None:
+    from kernels import dispatch
+
+    true = dispatch.emulate
+
+    def wrong(x, treatments, dtype):
+        results = true(x, treatments, dtype)
+        results[0].values[0, 0] += 1
+        return results
+
+    monkeypatch.setattr(dispatch, "emulate", wrong)
+    cell = KernelSpeed().cells(SMALL, Selection())[0]
+    with pytest.raises(ValueError, match="1 values differ from the reference"):
+        list(KernelSpeed().run(cell, Context("cpu", "cpu", tmp_path, tmp_path)))
+
+
+def test_B94_a_time_below_the_floor_is_an_error() -> None:
+    check_floor(30.0, 31.0, "quantise")
+    with pytest.raises(ValueError, match="below the floor"):
+        check_floor(5.0, 31.0, "quantise")
+
+
+def test_B97_a_clock_that_does_not_move_gives_no_number() -> None:
+    with pytest.raises(ValueError, match="below resolution"):
+        measure(lambda x: x, [1], CPU, clock=lambda: 1.0)
+
+
+def test_B97_nothing_to_time_is_no_result() -> None:
+    with pytest.raises(ValueError, match="no data"):
+        measure(lambda x: x, [], CPU)
+    nothing = SMALL.model_copy(update={"tensors": [], "layers": []})
+    with pytest.raises(ValueError, match="nothing to time"):
+        KernelSpeed().cells(nothing, Selection())
+
+
+def test_scaled_gemms_are_refused_without_a_gpu() -> None:
+    config = {"operation": "scaled gemm", "format": "mxfp4-rceil", "shape": [8, 8, 32], "inputs": 1}
+    with pytest.raises(ValueError, match="need a GPU"):
+        make_case(config, "cpu")
+
+
+@pytest.mark.gpu
+def test_B94_times_grow_with_the_work() -> None:
+    device = torch.device("cuda")
+    times = []
+    for size in (4096, 8192):
+        inputs = [torch.randn(size, size, device=device).bfloat16() for _ in range(2)]
+        times.append(measure(lambda x: x @ x, inputs, device).device_us)
+    assert 6 < times[1] / times[0] < 10
+
+
+@pytest.mark.gpu
+def test_B95_a_small_tensor_is_not_timed_in_the_cache() -> None:
+    device = torch.device("cuda")
+    rates = []
+    for rows in (4096, 65536):
+        inputs = [torch.randn(rows, 4096, device=device).bfloat16() for _ in range(2)]
+        out = torch.empty_like(inputs[0])
+        rates.append(rows / measure(out.copy_, inputs, device).device_us)
+    assert rates[0] < 1.1 * rates[1]
