@@ -33,6 +33,7 @@ from suites.experiment import Device, Experiment
 LIBRARY = Path(__file__).parent / "library"
 
 EXPERIMENTS = {
+    "conformance": "suites.conformance:Conformance",
     "pretrain": "suites.pretrain:Pretrain",
     "bias": "suites.bias:Bias",
     "smoke": "suites.smoke:Smoke",
