@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 from formats import Recipe
+from hwmodels.nvml import EnergyWindow
 from kernels import convert, observe
+from suites.averaging import WeightAverage
 from suites.batches import Batches, make_validation
 from suites.corpus import load_corpus
 from suites.experiment import Cell, Context
@@ -22,7 +24,7 @@ from suites.graphed import choose_trainer
 from suites.models import LanguageModel, router_agreement
 from suites.pretrain import PretrainSettings
 from suites.pretrain_rows import GIB, Outcome, fidelity_rows, training_row
-from suites.rows import Quantity, Row, measured
+from suites.rows import NOT_AVAILABLE, Quantity, Row, measured
 from suites.sizes import SIZES
 from suites.training import DivergedError, load_checkpoint, save_checkpoint
 
@@ -56,6 +58,9 @@ class PretrainCell:
         chosen, self.training_path = choose_trainer(self.model)
         self.trainer = chosen(self.model, batches, training)
 
+        self.average = WeightAverage(self.model)
+        self.averaged_loss: float | None = None
+        self.energy = NOT_AVAILABLE
         self.validation_losses: list[tuple[int, float]] = []
         self.observations: list[dict[str, dict[str, Any]]] = []
 
@@ -65,14 +70,30 @@ class PretrainCell:
             self._resume()
         diverged = None
         try:
-            while self.trainer.step < self.settings.training.steps:
-                self._advance()
+            self._train()
         except DivergedError as error:
             diverged = error
         outcome = self._outcome(diverged)
         yield training_row(outcome)
         yield from fidelity_rows(outcome)
         self.checkpoint.unlink(missing_ok=True)
+
+    def _train(self) -> None:
+        """All steps that are left, and the joules of a whole run on a GPU."""
+        first, steps = self.trainer.step, self.settings.training.steps
+        if self.context.device != "cuda" or first:
+            why = "the run was resumed" if first else "no energy counter is read on a CPU"
+            self.energy = measured(None, "J", why)
+            while self.trainer.step < steps:
+                self._advance()
+            return
+        window = EnergyWindow(synchronise=torch.cuda.synchronize)
+        with window:
+            while self.trainer.step < steps:
+                self._advance()
+        assert window.reading is not None
+        what = f"of the board, {window.reading.method}, validations and start included"
+        self.energy = measured(window.reading.joules, "J", window.reading.reason or what)
 
     def _advance(self) -> None:
         """To the next step at which something is due, with what is due before and after."""
@@ -82,10 +103,20 @@ class PretrainCell:
         trainer.advance(self._next_stop())
         is_last = trainer.step == training.steps
         if is_last or trainer.step % training.validation_every == 0:
-            self.validation_losses.append((trainer.step, trainer.validate(self.validation)))
+            self._validate(is_last)
         if not is_last and trainer.step % training.checkpoint_every == 0:
             self._save()
         self.context.progress(trainer.step, training.steps, f"loss {trainer.losses[-1]:.3f}")
+
+    def _validate(self, is_last: bool) -> None:
+        """Of the weights as they are, and at the end of their mean over the tail."""
+        trainer = self.trainer
+        self.validation_losses.append((trainer.step, trainer.validate(self.validation)))
+        if trainer.step > self.settings.training.tail_start:
+            self.average.add()
+        if is_last:
+            with self.average.applied():
+                self.averaged_loss = trainer.validate(self.validation)
 
     def _next_stop(self) -> int:
         """The next step before or after which something is due."""
@@ -116,6 +147,7 @@ class PretrainCell:
         state = self.trainer.state_dict()
         state["validation_losses"] = self.validation_losses
         state["observations"] = self.observations
+        state["average"] = self.average.state_dict()
         save_checkpoint(self.checkpoint, state)
 
     def _resume(self) -> None:
@@ -123,6 +155,7 @@ class PretrainCell:
         self.trainer.load_state_dict(state)
         self.validation_losses = state["validation_losses"]
         self.observations = state["observations"]
+        self.average.load_state_dict(state["average"])
 
     def _outcome(self, diverged: DivergedError | None) -> Outcome:
         trainer = self.trainer
@@ -134,7 +167,10 @@ class PretrainCell:
             validation=self.validation,
             losses=trainer.losses,
             validation_losses=self.validation_losses,
+            averaged_loss=self.averaged_loss,
+            averaged_points=self.average.points,
             step_seconds=trainer.step_seconds,
+            energy=self.energy,
             observations=self.observations,
             peak_memory=self._peak_memory(),
             facts=self._facts(),

@@ -23,6 +23,8 @@ class Outcome:
 
     Attributes:
         losses: training loss of each step, nats per token; `validation_losses` by steps taken.
+        averaged_loss: validation loss of the mean of the weights at `averaged_points` validations
+            of the tail, nats per token; None if the run diverged.
         observations: config and values of each fidelity row.
         facts: what only the machine and the model know: device, path of the GEMMs, layers, ...
         router_agreement: share of expert choices equal to those of high precision, mixtures only.
@@ -35,7 +37,10 @@ class Outcome:
     validation: Validation
     losses: list[float]
     validation_losses: list[tuple[int, float]]
+    averaged_loss: float | None
+    averaged_points: int
     step_seconds: list[float]
+    energy: Quantity
     observations: list[dict[str, dict[str, Any]]]
     peak_memory: Quantity
     facts: dict[str, Any]
@@ -50,9 +55,8 @@ class Outcome:
     @property
     def tail_train_loss(self) -> float:
         """Mean training loss of the last steps, nats per token; NaN if the run diverged."""
-        training = self.settings.training
-        tail = max(1, round(training.tail_fraction * training.steps))
-        return math.nan if self.diverged else statistics.fmean(self.losses[-tail:])
+        tail = self.losses[self.settings.training.tail_start :]
+        return math.nan if self.diverged else statistics.fmean(tail)
 
     @property
     def bits_per_byte(self) -> float:
@@ -110,6 +114,11 @@ def _losses(outcome: Outcome) -> dict[str, Quantity]:
         "validation_loss": quantity(outcome.final_validation_loss, "nats/token"),
         "bits_per_byte": quantity(outcome.bits_per_byte, "bits/byte"),
         "tail_train_loss": quantity(outcome.tail_train_loss, "nats/token"),
+        "averaged_validation_loss": quantity(
+            math.nan if outcome.diverged else outcome.averaged_loss,
+            "nats/token",
+            f"of the mean of the weights at {outcome.averaged_points} points of the tail",
+        ),
     }
     if outcome.router_agreement is not None:
         values["router_agreement"] = quantity(outcome.router_agreement, "")
@@ -119,12 +128,19 @@ def _losses(outcome: Outcome) -> dict[str, Quantity]:
 def _costs(outcome: Outcome) -> dict[str, Quantity]:
     seconds = outcome.step_seconds
     step = statistics.median(seconds) if seconds else None
-    tokens = outcome.settings.training.step_tokens
+    training = outcome.settings.training
+    rate = training.step_tokens / step if step else None
+    operations = outcome.model.operations_per_token(training.sequence)
     return {
         "step_seconds": measured(step, "s", f"median of {len(seconds)} steps"),
-        "tokens_per_second": measured(tokens / step if step else None, "tokens/s"),
+        "tokens_per_second": measured(rate, "tokens/s"),
+        "model_tflops": measured(
+            rate * operations / 1e12 if rate else None,
+            "TFLOP/s",
+            "GEMMs and attention of the model, counted; emulation is not",
+        ),
         "peak_memory_gib": outcome.peak_memory,
-        "energy_joules": measured(None, "J", "no energy counter was read"),
+        "energy_joules": outcome.energy,
     }
 
 

@@ -56,6 +56,11 @@ class TrainingSettings(BaseModel):
         return self.batch * self.accumulate * self.sequence
 
     @property
+    def tail_start(self) -> int:
+        """Steps that are not of the tail; it holds one step at least."""
+        return self.steps - max(1, round(self.tail_fraction * self.steps))
+
+    @property
     def micro_batches(self) -> int:
         """Micro-batches of the whole run."""
         return self.steps * self.accumulate
