@@ -128,11 +128,12 @@ class Trainer:
         return make_optimizer(self.model, self.settings, self.settings.learning_rate)
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        with self._precision():
-            logits, balance = self.model(inputs)
-        loss = cross_entropy(logits, targets)
-        objective = loss + self.settings.balance_weight * balance
+        # Forward too: a compiled function refuses to go back under another setting than it went forth.
         with reproducible(self.device):
+            with self._precision():
+                logits, balance = self.model(inputs)
+            loss = cross_entropy(logits, targets)
+            objective = loss + self.settings.balance_weight * balance
             (objective / self.settings.accumulate).backward()
         return loss.detach()
 
