@@ -78,13 +78,11 @@ def quantize_reference(x: Tensor, axis: int, plan: Plan) -> Quantized:
         [_quantize_chunk(chunk, plan_at, scale) for chunk, plan_at in band]
         for band in _bands(rows_RK, plan)
     ]
-    codes, scales = (
-        torch.cat([torch.cat([piece[part] for piece in band], dim=1) for band in bands])
-        for part in (0, 1)
-    )
+    codes_RK = torch.cat([torch.cat([codes for codes, _, _ in band], dim=1) for band in bands])
+    scales_BC = torch.cat([torch.cat([scales for _, scales, _ in band], dim=1) for band in bands])
     return Quantized(
-        codes=pack(codes, plan.grid.bits),
-        scales=scales,
+        codes=pack(codes_RK, plan.grid.bits),
+        scales=scales_BC,
         tensor_scale=_decode_factor(plan, scale, x.device),
         format=plan.format,
         shape=x.shape,

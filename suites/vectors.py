@@ -154,7 +154,8 @@ def _vector(fmt: BlockFormat, inputs: Inputs, rounding: str, number: int) -> dic
         "decoded": float_bits(found.decoded()),
     }
     if draws is not None:
-        bits = draws.bits16(*x.shape, device=x.device).flatten().tolist()
+        rows, columns = x.shape
+        bits = draws.bits16(rows, columns, x.device).flatten().tolist()
         record["random_bits"] = [f"{value:04x}" for value in bits]
     return record
 
