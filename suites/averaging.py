@@ -1,8 +1,8 @@
 """Averaging: the mean of the weights at several points of a run's tail, as one more model.
 
 Two runs that differ by their rounding alone end at different points around the same valley. The
-mean of a run's last weights lies nearer to the middle (stochastic weight averaging, arXiv:1803.05407;
-of the latest checkpoints, arXiv:2209.14981), so its loss tells recipes apart with less noise. All
+mean of a run's last weights lies nearer to the middle (weight averaging, arXiv:1803.05407, and of
+the latest checkpoints, arXiv:2209.14981), so its loss tells recipes apart with less noise. All
 recipes are averaged alike, over the points at which they are validated.
 """
 

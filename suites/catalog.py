@@ -36,6 +36,7 @@ EXPERIMENTS = {
     "conformance": "suites.conformance:Conformance",
     "pretrain": "suites.pretrain:Pretrain",
     "bias": "suites.bias:Bias",
+    "depth": "suites.depth:Depth",
     "smoke": "suites.smoke:Smoke",
     "codesign": "suites.codesign:Codesign",
     "hardware": "suites.hardware:Hardware",

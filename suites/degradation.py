@@ -7,7 +7,11 @@ Seeds are paired: seed s of both recipes starts from the same weights and sees t
 is free of most of what seeds differ in. Its mean gets Student's 95 % interval, whose half width is
 the smallest mean difference that these seeds could have resolved. A verdict needs at least three
 pairs and an interval without zero; anything less is "not resolved", which is a result and not a
-failure.
+failure. Verdicts are per pair and not corrected for how many pairs there are.
+
+The metric decides how much of the noise is left. Beside the loss at the end there are that of the
+tail's mean weights and means of the training loss over tails of several lengths: every recipe is
+estimated alike, and the half widths of the intervals say which estimate resolves most.
 """
 
 from __future__ import annotations
@@ -20,7 +24,9 @@ from itertools import combinations
 from suites.intervals import Interval, interval_of_mean
 from suites.rows import Origin, Quantity, Row, emulated, measured
 
-METRICS = ("validation_loss", "tail_train_loss")
+METRICS = ("validation_loss", "averaged_validation_loss", "tail_train_loss")
+# Mean training loss over the last part of the steps, in percent; compared with the baseline only.
+TAILS = {f"train_loss_last_{percent}_percent": percent for percent in (5, 10, 20, 40)}
 FEWEST_SEEDS = 3
 NOT_RESOLVED = "not resolved"
 
@@ -35,11 +41,29 @@ def compare_recipes(rows: Iterable[Row]) -> list[Row]:
             runs[str(row.config["recipe"])][int(row.config["seed"])] = row
     # The baseline goes first: in a pair, the earlier recipe is what the later one is compared with.
     order = sorted(runs, key=lambda recipe: not _is_baseline(runs[recipe]))
+    pairs = list(combinations(order, 2))
+    with_baseline = [(other, recipe) for other, recipe in pairs if _is_baseline(runs[other])]
     return [
         compare_pair(runs[recipe], runs[other], metric)
-        for metric in METRICS
-        for other, recipe in combinations(order, 2)
+        for metric in (*METRICS, *TAILS)
+        for other, recipe in (with_baseline if metric in TAILS else pairs)
+        if _is_known(runs[recipe], metric) and _is_known(runs[other], metric)
     ]
+
+
+def _is_known(runs: SeedRows, metric: str) -> bool:
+    """Whether all runs that ended well have the metric; rows of older versions may lack it."""
+    return all(loss_of(row, metric) is not None for row in runs.values() if row.status == "ok")
+
+
+def loss_of(row: Row, metric: str) -> float | None:
+    """A loss of a training row, in nats per token: one of METRICS or of TAILS."""
+    if metric not in TAILS:
+        return row.quantity(metric).value
+    curve = row.series["train_loss"].y if "train_loss" in row.series else []
+    tail = curve[-max(1, len(curve) * TAILS[metric] // 100) :]
+    known = [loss for loss in tail if loss is not None]
+    return statistics.fmean(known) if known and len(known) == len(tail) else None
 
 
 def _is_baseline(runs: SeedRows) -> bool:
@@ -63,8 +87,8 @@ def compare_pair(runs: SeedRows, others: SeedRows, metric: str) -> Row:
 
 
 def _excess_percent(row: Row, other: Row, metric: str) -> float:
-    loss, reference = row.quantity(metric).value, other.quantity(metric).value
-    assert loss is not None and reference is not None  # rows of status ok have both
+    loss, reference = loss_of(row, metric), loss_of(other, metric)
+    assert loss is not None and reference is not None  # what is not known is not compared
     return 100 * (loss / reference - 1)
 
 

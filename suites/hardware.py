@@ -22,7 +22,7 @@ from hwmodels.synthesis import tool_version
 from hwmodels.workload import ModelShape, list_models, load_model
 from suites import circuit_rows, hardware_rows
 from suites.experiment import Cell, Context, Selection
-from suites.pretrain import build_recipe
+from suites.recipes import build_recipe
 from suites.rows import Row
 from suites.sizes import SIZES
 

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from formats import Recipe, load_format, load_recipe, plain_recipe
-from formats.schema import RecipeRecord
+from formats import Recipe
 from suites.corpus import CorpusSettings, digest_documents
 from suites.degradation import compare_recipes, summarise_fidelity
 from suites.experiment import Cell, Context, Selection
+from suites.recipes import RecipeEntry, build_recipe, recipe_sources, refuse_equal_names
 from suites.rows import Row
 from suites.schedule import TrainingSettings
 from suites.sizes import SIZES
@@ -36,8 +36,6 @@ ASSUMED_STEP_RATIO = {"cpu": 2.0, "cuda": 1.4}  # of a quantised step over a hig
 ASSUMED_OVERHEAD = {"cpu": 1.0, "cuda": 3.0}  # seconds before a model's first step
 # Settings that choose cells and do not decide what a cell gives.
 GRID = {"recipes", "seeds", "core", "core_seeds"}
-
-RecipeSource = dict[str, Any]  # "recipe": name, path, record or None; "format": name, path or None
 
 
 class ReferenceBand(BaseModel):
@@ -66,7 +64,7 @@ class PretrainSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str = "small"
-    recipes: list[str | RecipeRecord] = ["bf16", "e2m1-ref", "ufp4", "nvfp4"]
+    recipes: list[RecipeEntry] = ["bf16", "e2m1-ref", "ufp4", "nvfp4"]
     baseline: str = "bf16"
     seeds: Annotated[int, Field(gt=0)] = 1
     core: list[str] = []
@@ -110,9 +108,11 @@ class Pretrain:
             ValueError: an unknown recipe or format, one that does not fit the model, or text that
                 is missing.
         """
-        sources = _recipe_sources(settings, selection)
+        baseline = {"recipe": settings.baseline, "format": None}
+        chosen = recipe_sources(settings.recipes, selection.recipes, selection.formats)
+        sources = [baseline, *(source for source in chosen if source != baseline)]
         recipes = [build_recipe(source) for source in sources]
-        _check_names(settings, recipes)
+        refuse_equal_names(recipes)
         # What fits a model is a matter of what is kept; grids and rotations come to the same.
         for recipe in {(r.keep, r.keep_first, r.keep_last): r for r in recipes}.values():
             _check_conversion(settings, recipe)
@@ -161,52 +161,9 @@ def settings_of(cell: Cell) -> PretrainSettings:
     return PretrainSettings.model_validate({name: cell.config[name] for name in names})
 
 
-def build_recipe(source: Mapping[str, Any]) -> Recipe:
-    """The recipe of a cell; either its `recipe` or its `format` may be None.
-
-    Raises:
-        ValueError: unknown name, or a faulty file.
-    """
-    if source["recipe"] is None:
-        return plain_recipe(load_format(source["format"]))
-    if isinstance(source["recipe"], str):
-        recipe = load_recipe(source["recipe"])
-    else:
-        record = RecipeRecord.model_validate(source["recipe"], strict=False)
-        recipe = record.build(None, load_format)
-    return recipe if source["format"] is None else recipe.with_format(load_format(source["format"]))
-
-
-def _check_names(settings: PretrainSettings, recipes: Sequence[Recipe]) -> None:
-    """Refuse two recipes of one name, which rows could not tell apart."""
-    names = [recipe.name for recipe in recipes]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"recipes: '{name}' is the name of {names.count(name)} of them")
-
-
 def _check_conversion(settings: PretrainSettings, recipe: Recipe) -> None:
     """Refuse a recipe that keeps what the model lacks, or keeps all of it, before anything runs."""
     from kernels import convert
     from suites.models import LanguageModel
 
     convert(LanguageModel(SIZES[settings.model], settings.training.sequence, seed=0), recipe)
-
-
-def _recipe_sources(settings: PretrainSettings, selection: Selection) -> list[RecipeSource]:
-    """The (recipe, format) pairs to run, the baseline first, each once."""
-    if selection.formats:
-        recipes: Sequence[str | None] = selection.recipes or (None,)
-        chosen = [{"recipe": r, "format": f} for f in selection.formats for r in recipes]
-    else:
-        named = selection.recipes or map(_dump, settings.recipes)
-        chosen = [{"recipe": recipe, "format": None} for recipe in named]
-    baseline: RecipeSource = {"recipe": settings.baseline, "format": None}
-    return [baseline, *(source for source in chosen if source != baseline)]
-
-
-def _dump(recipe: str | RecipeRecord) -> str | dict[str, Any]:
-    """A recipe as JSON, without what it leaves at its default."""
-    if isinstance(recipe, str):
-        return recipe
-    return recipe.model_dump(mode="json", exclude_defaults=True)

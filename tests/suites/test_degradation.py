@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from suites.degradation import compare_pair, compare_recipes, summarise_fidelity
-from suites.rows import Row, emulated, measured
+from suites.degradation import compare_pair, compare_recipes, loss_of, summarise_fidelity
+from suites.rows import Row, Series, emulated, measured
 
 
 def run(recipe: str, seed: int, loss: float, seconds: float = 1.0) -> Row:
@@ -83,7 +83,7 @@ def test_every_pair_is_compared_once_and_the_baseline_is_never_the_compared() ->
     rows = [run(recipe, 0, 4.0) for recipe in ("ufp4", "nvfp4", "bf16")]
     pairs = [(row.config["recipe"], row.config["baseline"]) for row in compare_recipes(rows)]
     assert sorted(set(pairs)) == [("nvfp4", "bf16"), ("nvfp4", "ufp4"), ("ufp4", "bf16")]
-    assert len(pairs) == 2 * 3  # two metrics
+    assert len(pairs) == 2 * 3  # those two of the metrics that the rows have
 
 
 def test_fidelity_is_averaged_over_layers_and_steps_for_each_operand() -> None:
@@ -100,3 +100,33 @@ def test_fidelity_is_averaged_over_layers_and_steps_for_each_operand() -> None:
     assert summary.config["layer"] == summary.config["step"] == "all"
     assert summary.quantity("gain").value == pytest.approx(1.05)
     assert summary.quantity("utilisation").status == "unavailable"
+
+
+def test_tails_are_means_of_the_last_steps_and_are_compared_with_the_baseline_only() -> None:
+    curves = {"bf16": 4.0, "e2m1-ref": 4.1, "ufp4": 4.2}
+    rows = [
+        run(recipe, seed, loss).model_copy(
+            update={"series": {"train_loss": curve([9.0] * 60 + [loss] * 40)}}
+        )
+        for recipe, loss in curves.items()
+        for seed in range(3)
+    ]
+    found = [r for r in compare_recipes(rows) if r.config["metric"] == "train_loss_last_40_percent"]
+    assert [(r.config["recipe"], r.config["baseline"]) for r in found] == [
+        ("e2m1-ref", "bf16"),
+        ("ufp4", "bf16"),
+    ]
+    assert found[1].quantity("degradation_percent").value == pytest.approx(5.0)
+    assert loss_of(rows[0], "train_loss_last_40_percent") == pytest.approx(4.0)
+
+
+def test_tail_with_a_hole_or_without_a_curve_is_not_known() -> None:
+    row = run("bf16", 0, 4.0)
+    assert loss_of(row, "train_loss_last_5_percent") is None
+    holed = row.model_copy(update={"series": {"train_loss": curve([4.0] * 19 + [math.nan])}})
+    assert loss_of(holed, "train_loss_last_5_percent") is None
+
+
+def curve(losses: list[float]) -> Series:
+    steps = [float(step) for step in range(len(losses))]
+    return Series(x=steps, y=losses, x_label="step", y_label="loss")

@@ -11,6 +11,7 @@ import pytest
 
 import formats
 from suites.catalog import load_suite, resolve_settings
+from suites.degradation import METRICS, TAILS
 from suites.experiment import Cell, Context, Device, Selection
 from suites.pretrain import Pretrain, PretrainSettings
 from suites.rows import Row, read_row
@@ -116,8 +117,9 @@ def test_rows_hold_losses_fidelity_and_comparisons(
     assert len(fidelity) == 2 * 4 * 9  # blocks, layers, six operands and three outputs
     assert all(0.9 < row.values["gain"].value < 1.1 for row in fidelity)  # type: ignore[operator]
 
-    (comparison, _) = (row for row in rows if row.kind == "comparison")
-    assert comparison.facts["verdict"] == "not resolved"
+    comparisons = {r.config["metric"]: r for r in rows if r.kind == "comparison"}
+    assert set(comparisons) == {*METRICS, *TAILS}
+    assert {r.facts["verdict"] for r in comparisons.values()} == {"not resolved"}
 
 
 def test_user_file_with_the_facts_of_a_built_in_gives_identical_losses(
