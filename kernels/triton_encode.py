@@ -184,7 +184,7 @@ def quantize_triton(x: Tensor, treatment: Treatment, tile: Tile | None = None) -
     fmt, axis = treatment.format, treatment.axis
     assert fmt.element is not None and fmt.scale is not None
     size = 1 if treatment.signs is None else treatment.signs.numel()
-    steps = steps_of(fmt, axis, size, treatment.draws is not None)
+    steps = steps_of(fmt, axis, size, treatment.draws is not None, x.dtype)
     height, width = fmt.block
     row_blocks = triton.cdiv(x.shape[1 - axis], height)
     column_blocks = triton.cdiv(triton.cdiv(x.shape[axis], size) * size, width)

@@ -41,6 +41,7 @@ from kernels.triton_tile import (
     store_tile,
 )
 
+ROW_VECTOR = tl.constexpr(8)
 # A value of 1 or a multiple of 16 must not compile the kernel anew.
 DRAW_SCALARS = [
     f"{name}_{i}"
@@ -54,7 +55,8 @@ class Tile:
     """What one program takes, and how.
 
     Attributes:
-        vector: neighbouring elements that a thread loads at once.
+        vector: neighbouring elements that a thread loads at once for blocks along columns; for
+            blocks along rows it is eight.
     """
 
     rows: int
@@ -109,14 +111,18 @@ def _emulate_kernel(
     R: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
 ):  # fmt: skip
     row0, column0 = origin(covered_columns, R, C)
-    tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, V)
+    v: tl.constexpr = V if steps_0.axis == 0 else ROW_VECTOR
+    tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, v)
     draws = (seed_low_0, seed_high_0, step_0, stream_0, first_row_0, first_column_0)
     values = _treat(tile, row0, column0, amax_0, signs_0, draws, steps_0)
-    store_tile(values, out_0, row0, column0, rows_0, columns_0, V)
+    store_tile(values, out_0, row0, column0, rows_0, columns_0, v)
     if steps_1 is not None:
+        # Read again, from the cache: to keep the tile would take too many registers.
+        w: tl.constexpr = V if steps_1.axis == 0 else ROW_VECTOR
+        tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, w)
         draws = (seed_low_1, seed_high_1, step_1, stream_1, first_row_1, first_column_1)
         values = _treat(tile, row0, column0, amax_1, signs_1, draws, steps_1)
-        store_tile(values, out_1, row0, column0, rows_1, columns_1, V)
+        store_tile(values, out_1, row0, column0, rows_1, columns_1, w)
     if tl.program_id(0) == 0:
         store_factor(factor_0, amax_0, steps_0)
         if steps_1 is not None:
@@ -164,7 +170,13 @@ def emulate_triton(
         tile: what a program takes, instead of the tuned choice.
     """
     steps = [
-        steps_of(t.format, t.axis, 1 if t.signs is None else t.signs.numel(), t.draws is not None)
+        steps_of(
+            t.format,
+            t.axis,
+            1 if t.signs is None else t.signs.numel(),
+            t.draws is not None,
+            x.dtype,
+        )
         for t in treatments
     ]
     work = [

@@ -22,6 +22,7 @@ from formats import Grid
 UNIFORM, MINIFLOAT, CODE_BOOK = 0, 1, 2
 _UNIFORM = tl.constexpr(UNIFORM)
 _MINIFLOAT = tl.constexpr(MINIFLOAT)
+_CODE_BOOK = tl.constexpr(CODE_BOOK)
 _SIGN = tl.constexpr(-0x80000000)
 _MAGNITUDE = tl.constexpr(0x7FFFFFFF)
 _EXPONENT = tl.constexpr(0x7F800000)
@@ -74,15 +75,18 @@ def _is_evenly_coded(grid: Grid) -> bool:
 
 
 @triton.jit
-def round_nearest(t, grid: tl.constexpr):
-    """Values of the grid nearest to FP32 t, ties to the even code, saturating; NaN is undefined."""
+def round_nearest(t, grid: tl.constexpr, CLIPS: tl.constexpr = True):
+    """Values of the grid nearest to FP32 t, ties to the even code, saturating; NaN is undefined.
+
+    Without CLIPS the caller answers for |t| being less than half a step beyond the grid's end.
+    """
+    if grid.kind != _CODE_BOOK and CLIPS:
+        t = tl.minimum(tl.maximum(t, -grid.max), grid.max)
     if grid.kind == _UNIFORM:
-        clipped = tl.minimum(tl.maximum(t, -grid.max), grid.max)
-        return (clipped + _ROUNDER * grid.step) - _ROUNDER * grid.step
+        return (t + _ROUNDER * grid.step) - _ROUNDER * grid.step
     elif grid.kind == _MINIFLOAT:
-        clipped = tl.minimum(tl.maximum(t, -grid.max), grid.max)
-        rounder = binade(clipped, grid) * (_ROUNDER * grid.step)
-        return (clipped + rounder) - rounder
+        rounder = binade(t, grid) * (_ROUNDER * grid.step)
+        return (t + rounder) - rounder
     else:
         value = tl.full(t.shape, grid.levels[0], tl.float32)
         for i in tl.static_range(len(grid.thresholds)):
@@ -98,17 +102,18 @@ def round_stochastic(t, bits16, grid: tl.constexpr):
     the neighbour above is taken when a - floor(a) > c. Rounding a - 1/2 to an integer gives
     floor(a), or a - 1 where a is whole; then the distance is 1 > c and the answer is still a.
     """
-    chance = draw_chance(bits16)
     if grid.kind == _UNIFORM:
         a = tl.minimum(tl.abs(t), grid.max)
         low = ((a - 0.5 * grid.step) + _ROUNDER * grid.step) - _ROUNDER * grid.step
-        value = tl.where(a - low > chance * grid.step, low + grid.step, low)
+        up = (a - low) * (65536.0 / grid.step) > half_odd(bits16)
+        value = tl.where(up, low + grid.step, low)
     elif grid.kind == _MINIFLOAT:
         a = tl.minimum(tl.abs(t), grid.max)
-        step = binade(a, grid) * grid.step
-        rounder = step * _ROUNDER
-        low = ((a - 0.5 * step) + rounder) - rounder
-        value = tl.where(a - low > chance * step, low + step, low)
+        unit = binade(a, grid)
+        rounder = unit * (_ROUNDER * grid.step)
+        low = (tl.fma(unit, -0.5 * grid.step, a) + rounder) - rounder
+        up = a - low > half_odd(bits16) * (unit * (grid.step / 65536.0))
+        value = tl.where(up, tl.fma(unit, grid.step, low), low)
     else:
         value = _between_levels(t, bits16, grid)
     return with_sign(value, t) if grid.symmetric else value
@@ -136,9 +141,9 @@ def binade(v, grid: tl.constexpr):
 
 
 @triton.jit
-def draw_chance(bits16):
-    """(bits16 + 1/2) / 2^16, exact; a float is assembled because converting integers is slow."""
-    return ((bits16 | 0x4B000000).to(tl.float32, bitcast=True) - 8388607.5) * (1.0 / 65536.0)
+def half_odd(bits16):
+    """The number bits16 + 1/2; a float is assembled, because converting integers is slow."""
+    return (bits16 | 0x4B000000).to(tl.float32, bitcast=True) - 8388607.5
 
 
 @triton.jit
@@ -159,12 +164,15 @@ def divisor(s):
     """What ``quotient`` divides by s >= 0 with: -s', that power of two, and 1/s', for s' in [1, 2).
 
     The smallest and the largest binade end a little outside [1, 2), where nothing overflows. The
-    reciprocal of 0 is 0, so that all quotients by it are 0.
+    reciprocal of 0 is 0, so that all quotients by it are 0. One step of Newton's makes the fast
+    reciprocal, which is off by an ulp or two, the correctly rounded one.
     """
     field = tl.maximum((254 << 23) - (s.to(tl.int32, bitcast=True) & _EXPONENT), 1 << 23)
     power = field.to(tl.float32, bitcast=True)
-    scaled = s * power
-    return -scaled, power, tl.where(s == 0.0, 0.0, tl.div_rn(1.0, scaled))
+    negated = -(s * power)
+    near = -1.0 / negated
+    reciprocal = tl.fma(tl.fma(negated, near, 1.0), near, near)
+    return negated, power, tl.where(s == 0.0, 0.0, reciprocal)
 
 
 @triton.jit

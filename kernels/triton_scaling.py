@@ -17,6 +17,8 @@ from kernels.scaling import round_up_from
 from kernels.triton_rounding import MINIFLOAT, GridFacts, divisor, quotient, round_nearest
 
 FP32, BF16, MINIFLOAT_SCALE, POWER_OF_TWO = 0, 1, 2, 3
+# Whole numbers that amaxes were divided by without a division, all of them, and none was wrong.
+CHECKED_DIVISORS = (3.0, 6.0, 7.0, 127.0, 240.0, 448.0)
 _BF16 = tl.constexpr(BF16)
 _MINIFLOAT_SCALE = tl.constexpr(MINIFLOAT_SCALE)
 _POWER_OF_TWO = tl.constexpr(POWER_OF_TWO)
@@ -31,6 +33,10 @@ class ScaleFacts:
         kind: FP32, BF16, MINIFLOAT_SCALE or POWER_OF_TWO.
         two_level: whether block scales are relative to a scale of the tensor.
         target: the magnitude that a block's amax is mapped to.
+        lift: the power of two that makes target a whole number.
+        divides_fast: whether amax / target needs no division, for amaxes that are multiples of
+            2^-136 (those of 16-bit tensors, rotated or not).
+        clips: whether an element can lie beyond the grid by more than rounding of its scale.
         product: largest stored scale times target.
         up_from: the mantissa field of amax at which a power-of-two rule takes the next power.
         max_exponent: of the element.
@@ -42,6 +48,9 @@ class ScaleFacts:
     two_level: bool
     headroom: float
     target: float
+    lift: float
+    divides_fast: bool
+    clips: bool
     product: float
     up_from: int
     max_exponent: int
@@ -49,19 +58,23 @@ class ScaleFacts:
     four_over_six: bool
 
     @classmethod
-    def of(cls, rule: ScaleRule, element: Grid, two_level: bool) -> ScaleFacts:
-        """The facts of a scale rule for an element."""
+    def of(cls, rule: ScaleRule, element: Grid, two_level: bool, coarse: bool) -> ScaleFacts:
+        """The facts of a scale rule for an element; coarse amaxes are multiples of 2^-136."""
         scale = rule.format
         kinds = {"fp32": FP32, "bf16": BF16, "e8m0": POWER_OF_TWO}
         power_of_two = scale.kind == "power-of-two"
         low = 2.0 ** (1 - scale.bias) if scale.kind == "minifloat" else 1.0
         spacing = 2.0**-scale.mantissa
+        lift = float(element.max.as_integer_ratio()[1])
         values = GridFacts(MINIFLOAT, rule.max, spacing, low, False, (), (), ())
         return cls(
             kind=kinds.get(scale.name, MINIFLOAT_SCALE),
             two_level=two_level,
             headroom=rule.headroom,
             target=element.max,
+            lift=lift,
+            divides_fast=coarse and element.max * lift in CHECKED_DIVISORS,
+            clips=not (coarse and scale.name == "fp32") and rule.rule not in ("ceil", "rceil"),
             product=rule.max * element.max,
             up_from=round_up_from(element, rule.rule) if power_of_two else 0,
             max_exponent=element.max_exponent,
@@ -85,12 +98,35 @@ def stored_scales(amax, encode, scale: tl.constexpr, target: tl.constexpr):
         amax = amax * scale.headroom
     if scale.kind == _POWER_OF_TWO:
         return power_of_two(amax, scale)
-    ratio = amax * (encode * (1.0 / target)) if scale.two_level else tl.div_rn(amax, target)
+    if scale.two_level:
+        ratio = amax * (encode * (1.0 / target))
+    elif scale.divides_fast:
+        ratio = over_target(amax, scale)
+    else:
+        ratio = tl.div_rn(amax, target)
     if scale.kind == _MINIFLOAT_SCALE:
         values: tl.constexpr = scale.grid
         return round_nearest(ratio, values)
     if scale.kind == _BF16:
         return round_to_bfloat16(ratio)
+    return ratio
+
+
+@triton.jit
+def over_target(amax, scale: tl.constexpr):
+    """Divide by target with one rounding: a product with the reciprocal, corrected by its residual.
+
+    The residual is exact if the divisor is a whole number, so small amaxes are lifted first, and
+    large ones, whose quotients have room below, afterwards.
+    """
+    whole: tl.constexpr = scale.target * scale.lift
+    if scale.lift != 1.0:
+        small = amax < 1.0
+        amax = tl.where(small, amax * scale.lift, amax)
+    near = amax * (1.0 / whole)
+    ratio = tl.fma(tl.fma(near, -whole, amax), 1.0 / whole, near)
+    if scale.lift != 1.0:
+        ratio = tl.where(small, ratio, ratio * scale.lift)
     return ratio
 
 
@@ -116,12 +152,24 @@ def power_of_two(amax, scale: tl.constexpr):
 
 
 @triton.jit
-def elements(x, stored, decode, scale: tl.constexpr):
-    """t: x in units of the grid, for stored scales that broadcast to it."""
+def elements(x, stored, decode, factor, scale: tl.constexpr):
+    """t: x * factor in units of the grid, for stored scales that broadcast to it.
+
+    factor: a power of two; 1 for a two-level scale.
+    """
     if scale.two_level:
         return x * tl.minimum(tl.div_rn(1.0, stored * decode), _FLT_MAX)
     elif scale.kind == _POWER_OF_TWO:
-        return x * tl.div_rn(1.0, stored)
+        return x * (over_power_of_two(stored) * factor)
     else:
         negated, power, reciprocal = divisor(stored)
-        return quotient(x, negated, power, reciprocal)
+        return quotient(x, negated, power * factor, reciprocal)
+
+
+@triton.jit
+def over_power_of_two(s):
+    """1 / s for a power of two from 2^-127 to 2^127, or NaN."""
+    bits = s.to(tl.int32, bitcast=True)
+    # 2^-127 and 1 / 2^127 are subnormal: their only bit is the top one of the mantissa field.
+    field = tl.where(bits == 254 << 23, 1 << 22, (254 << 23) - (bits & 0x7F800000))
+    return tl.where(s == s, field.to(tl.float32, bitcast=True), s)

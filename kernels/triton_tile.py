@@ -29,6 +29,8 @@ from kernels.triton_rounding import (
 )
 from kernels.triton_scaling import ScaleFacts, elements, stored_scales, tensor_scales
 
+# Transforms whose 1/sqrt(n) is a power of two, short enough to keep elements coarse.
+EXACT_ROOTS = (1, 4, 16, 64)
 INFINITY_BITS = tl.constexpr(0x7F800000)
 
 
@@ -41,6 +43,8 @@ class Steps:
         hadamard: length of the transform, 1 for none.
         block: (rows, columns) of the tile that share a scale.
         correction: 1 / gain of the format, for the factor.
+        coarse: whether 1/sqrt(n) is a power of two and a (rotated) element a multiple of 2^-136, so
+            that a quotient can take that factor in, exactly.
     """
 
     axis: int
@@ -50,6 +54,7 @@ class Steps:
     scale: ScaleFacts
     stochastic: bool
     correction: float
+    coarse: bool
 
     def new_factor(self, x: Tensor) -> Tensor | None:
         """Memory for the factor of decoded values, FP32; None where there is none.
@@ -59,6 +64,12 @@ class Steps:
         if not self.scale.two_level and self.correction == 1.0:
             return None
         return x.new_full((), self.correction, dtype=torch.float32)
+
+    @property
+    def late_factor(self) -> float:
+        """What is left of 1/sqrt(n) after ``rotate``: one for a two-level scale."""
+        late = self.coarse and not self.scale.two_level
+        return self.hadamard**-0.5 if late else 1.0
 
     @property
     def stages(self) -> int:
@@ -72,23 +83,30 @@ class Steps:
 
 
 @lru_cache(maxsize=256)
-def steps_of(fmt: BlockFormat, axis: int, hadamard: int, stochastic: bool) -> Steps:
-    """The constants of a treatment."""
+def steps_of(
+    fmt: BlockFormat, axis: int, hadamard: int, stochastic: bool, dtype: torch.dtype
+) -> Steps:
+    """The constants of a treatment of tensors of a dtype."""
     assert fmt.element is not None and fmt.scale is not None
+    coarse = dtype.itemsize == 2 and hadamard in EXACT_ROOTS
     return Steps(
         axis=axis,
         hadamard=hadamard,
         block=fmt.block if axis == 1 else fmt.block[::-1],
         grid=GridFacts.of(fmt.element),
-        scale=ScaleFacts.of(fmt.scale, fmt.element, fmt.is_two_level),
+        scale=ScaleFacts.of(fmt.scale, fmt.element, fmt.is_two_level, coarse),
         stochastic=stochastic,
         correction=1.0 if stochastic else 1.0 / fmt.gain,
+        coarse=coarse,
     )
 
 
 @triton.jit
 def rotate(x, signs, steps: tl.constexpr):
-    """Signs, then the butterfly over strides 1, 2, 4, ..., then 1/sqrt(n), along the axis."""
+    """Signs, then the butterfly over strides 1, 2, 4, ... along the axis, then 1/sqrt(n).
+
+    A factor that can be taken in later, ``late_factor``, is left out.
+    """
     R: tl.constexpr = x.shape[0]
     C: tl.constexpr = x.shape[1]
     stages: tl.constexpr = steps.stages
@@ -106,7 +124,9 @@ def rotate(x, signs, steps: tl.constexpr):
             pairs = x.reshape(R // (2 << i), 2, 1 << i, C).permute(0, 2, 3, 1)
             left, right = pairs.split()
             x = tl.join(left + right, left - right).permute(0, 3, 1, 2).reshape(R, C)
-    return x * (1.0 / (steps.hadamard**0.5))
+    if steps.late_factor == 1.0:
+        x = x * (1.0 / (steps.hadamard**0.5))
+    return x
 
 
 @triton.jit
@@ -184,7 +204,7 @@ def _error(x, stored, decode, steps: tl.constexpr):
     """Squared error of each block, added up in the reference's order."""
     scale: tl.constexpr = steps.scale
     grid: tl.constexpr = steps.grid
-    values = round_nearest(elements(x, stored, decode, scale), grid)
+    values = round_nearest(elements(x, stored, decode, 1.0, scale), grid)
     difference = values * stored * decode - x
     squares = difference * difference
     if steps.axis == 1:
@@ -215,18 +235,18 @@ def quantize_tile(x, row0, column0, amax_of_tensor, signs, draws, steps: tl.cons
     blocks = in_blocks(x, steps)
     bits = block_amax(blocks, steps)
     finite = bits < INFINITY_BITS
-    amax = tl.where(finite, bits, 0).to(tl.float32, bitcast=True)
+    amax = tl.where(finite, bits, 0).to(tl.float32, bitcast=True) * steps.late_factor
     encode, decode = 1.0, 1.0
     if scale.two_level:
         encode, decode = tensor_scales(tl.load(amax_of_tensor), scale)
     stored = _choose_scales(blocks, amax, encode, decode, steps)
     stored = tl.where(finite, stored, float("nan"))
-    t = elements(blocks, stored, decode, scale)
+    t = elements(blocks, stored, decode, steps.late_factor, scale)
     if steps.stochastic:
         bits16 = in_blocks(_draw(row0, column0, R, C, draws, steps), steps)
         values = round_stochastic(t, bits16, grid)
     else:
-        values = round_nearest(t, grid)
+        values = round_nearest(t, grid, scale.clips)
     return blocks, t, values, stored
 
 

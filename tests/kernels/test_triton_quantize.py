@@ -251,6 +251,32 @@ def test_the_tuned_tiles_equal_the_reference_at_the_size_of_a_layer() -> None:
 
 
 @on_gpu
+def test_the_quotient_equals_division_for_every_significand() -> None:
+    import triton
+    import triton.language as tl
+
+    from kernels.triton_rounding import divisor, quotient
+
+    @triton.jit
+    def divide(x, s, out, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        negated, power, reciprocal = divisor(tl.load(s + at))
+        tl.store(out + at, quotient(tl.load(x + at), negated, power, reciprocal))
+
+    significands = torch.arange(1 << 23, dtype=torch.int32, device=DEVICE)
+    for exponent in (0, 1, 30, 127, 200, 254):
+        s = (significands | exponent << 23).view(torch.float32)
+        for step in (0.0, 0.25, 0.75, 2.5, 5.0, 7.0):
+            x = s * (step + 2.0**-20 * torch.randn_like(s))
+            x, s = x[x.isfinite() & (s > 0)], s[x.isfinite() & (s > 0)]
+            x, s = x[: len(x) // 1024 * 1024], s[: len(s) // 1024 * 1024]
+            out = torch.empty_like(x)
+            divide[(len(x) // 1024,)](x, s, out, BLOCK=1024, enable_fp_fusion=False)
+            exact = (x / s).abs() >= 2.0**-40
+            assert torch.equal(out[exact], (x / s)[exact])
+
+
+@on_gpu
 def test_B38_every_tile_masks_its_tails() -> None:
     from kernels.triton_quantize import TILES, emulate_triton
 
