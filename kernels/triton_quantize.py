@@ -73,7 +73,7 @@ class Tile:
 
 # Along rows, a thread owns eight neighbours; along columns it owns a block of sixteen rows, of four
 # columns so that both orientations fit into registers.
-ALONG_ROWS = Tile(4, 1024, 4)
+ALONG_ROWS = Tile(4, 256, 1)
 ALONG_COLUMNS = Tile(16, 512, 4, vector=4)
 TILES = (ALONG_ROWS, ALONG_COLUMNS)
 
