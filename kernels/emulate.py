@@ -87,7 +87,7 @@ def _emulate(x: Tensor, treatment: Treatment) -> Emulated:
         x_KR = hadamard(_pad(x_KR, signs.numel(), 1).contiguous(), signs)
     columns = x_KR.shape[0]
     x_KR = _pad(x_KR, width, height)
-    bits16 = None if draws is None else draw_bits16(draws, *x_KR.shape, x.device)
+    bits16 = None if draws is None else draw_bits16(draws, x_KR)
     # Blocks along contiguous memory need no transposed copy: nothing else needs the rows last.
     as_rows = bits16 is None and height == 1 and x_KR.stride(0) == 1
     shape = (-1, width, 1) if as_rows else (x_KR.shape[0] // width, width, x_KR.shape[1])

@@ -12,9 +12,10 @@ undefined, and no rounding is left to a cast, which a compiler may drop.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,25 @@ def cpu_path() -> CpuPath:
     return CpuPath("compiled", "torch.compile works here")
 
 
-def compiled(**options: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+@contextlib.contextmanager
+def _compiler_settings() -> Iterator[None]:
+    """Set by hand, as the configurations' own ``patch`` takes a tenth of a millisecond.
+
+    A float is a constant of its variant, where as an input it would be computed with in double.
+    And sizes that agree by chance are not taken to agree always: that would mean recompiling.
+    """
+    from torch.fx.experimental import _config as shapes
+
+    dynamo = torch._dynamo.config
+    saved = dynamo.recompile_limit, dynamo.specialize_float, shapes.use_duck_shape
+    dynamo.recompile_limit, dynamo.specialize_float, shapes.use_duck_shape = VARIANTS, True, False
+    try:
+        yield
+    finally:
+        dynamo.recompile_limit, dynamo.specialize_float, shapes.use_duck_shape = saved
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Run a function compiled when its first tensor is on the CPU, as ``cpu_path`` says."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,8 +83,7 @@ def compiled(**options: int) -> Callable[[Callable[..., Any]], Callable[..., Any
         def call(first: Tensor, *others: Any) -> Any:
             if first.device.type != "cpu" or not first.numel() or cpu_path().name == "eager":
                 return function(first, *others)
-            # Floats are constants of a variant: as inputs they would be computed with in double.
-            with torch._dynamo.config.patch(recompile_limit=VARIANTS, specialize_float=True):
+            with _compiler_settings():
                 return build()(first, *others)
 
         return call
@@ -203,18 +221,18 @@ def _butterfly(x_AnB: Tensor, signs_An1: Tensor | None, factor: float | None) ->
     return torch.stack(parts, 1)
 
 
-def draw_bits16(draws: Draws, columns: int, rows: int, device: torch.device) -> Tensor:
-    """``draws.bits16`` with the columns first, int32 [columns, rows], in 32-bit arithmetic."""
-    int32 = {"dtype": torch.int32, "device": device}
+def draw_bits16(draws: Draws, like_KR: Tensor) -> Tensor:
+    """``draws.bits16`` for a tensor with the contraction first: int32 [K, R], by 32-bit words."""
+    (columns, rows), device = like_KR.shape, like_KR.device
     groups, first = -(-columns // COLUMNS_PER_CALL), draws.column // COLUMNS_PER_CALL
-    step = torch.as_tensor(draws.step, device=device) & WORD
-    counter = (
-        torch.arange(first, first + groups, **int32).unsqueeze(1),
-        torch.arange(draws.row, draws.row + rows, **int32).unsqueeze(0),
-        torch.where(step > ~TOP_BIT, step + 2 * TOP_BIT, step).to(torch.int32),
-        torch.tensor(_signed(draws.stream), **int32),
+    wide = (
+        torch.arange(first, first + groups, device=device).unsqueeze(1),
+        torch.arange(draws.row, draws.row + rows, device=device).unsqueeze(0),
+        torch.as_tensor(draws.step, device=device),
+        torch.tensor(draws.stream, device=device),
     )
-    keys = torch.tensor(_round_keys(draws.seed), **int32)
+    counter = [word.to(torch.int32) for word in wide]
+    keys = torch.tensor(_round_keys(draws.seed), dtype=torch.int32, device=device)
     first_half, second_half = keys.split(ROUNDS // 2)
     words = _first_rounds(*counter, first_half)
     return _last_rounds(*words, second_half).flatten(0, 1)[:columns]
