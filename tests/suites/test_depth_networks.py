@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from formats import Recipe, load_format, load_recipe, plain_recipe
+from formats.grid import Grid
 from suites.depth import DepthSettings
 from suites.depth_networks import Signal, Stack, build, follow, measure
 
@@ -43,8 +46,8 @@ def test_norms_leave_of_the_gain_only_what_the_direction_lost() -> None:
     assert normed.gain == pytest.approx(normed.cosine, abs=0.01)
 
 
-def test_format_without_error_keeps_every_signal() -> None:
-    fine = plain_recipe(load_format("mxfp8"))
+def test_fine_format_keeps_every_signal() -> None:
+    fine = plain_recipe(replace(load_format("int4"), element=Grid.from_int(8)))
     for network in ("stack", "stack, normalised", "decoder"):
         gains = [signal.gain for signal in signals(network, fine, "forward")]
         assert gains == pytest.approx([1.0] * len(gains), abs=1e-2)
