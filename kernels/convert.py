@@ -131,10 +131,11 @@ def _clean(path: str) -> str:
 
 
 def _swap(model: nn.Module, swaps: dict[nn.Linear, QuantizedLinear]) -> nn.Module:
-    for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Linear) and child in swaps:
-                setattr(parent, name, swaps[child])
+    # At every place of a shared layer, which named_children would show once.
+    for path, child in list(model.named_modules(remove_duplicate=False)):
+        parent, _, name = path.rpartition(".")
+        if name and isinstance(child, nn.Linear) and child in swaps:
+            setattr(model.get_submodule(parent), name, swaps[child])
     return swaps.get(model, model) if isinstance(model, nn.Linear) else model
 
 
