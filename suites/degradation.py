@@ -47,11 +47,11 @@ def compare_recipes(rows: Iterable[Row]) -> list[Row]:
         compare_pair(runs[recipe], runs[other], metric)
         for metric in (*METRICS, *TAILS)
         for other, recipe in (with_baseline if metric in TAILS else pairs)
-        if _is_known(runs[recipe], metric) and _is_known(runs[other], metric)
+        if is_known(runs[recipe], metric) and is_known(runs[other], metric)
     ]
 
 
-def _is_known(runs: SeedRows, metric: str) -> bool:
+def is_known(runs: SeedRows, metric: str) -> bool:
     """Whether all runs that ended well have the metric; rows of older versions may lack it."""
     return all(loss_of(row, metric) is not None for row in runs.values() if row.status == "ok")
 

@@ -1,0 +1,293 @@
+"""replication: what committed rows say about a paper's claims, as docs/replication.md.
+
+    python -m suites.replication collect RUN [RUN ...]     run folders -> results/ufp4-replication
+    python -m suites.replication write                     rows -> docs/replication.md and README.md
+
+A claim is a pair of recipes and what is said of them ("better", "worse"), as data in
+`studies/ufp4.yaml`. Its verdict follows from the paired comparison of the runs alone:
+
+    replicated      resolved, and as the claim says         contradicted    resolved, the other way
+    not resolved    the interval includes zero, or fewer than three pairs
+
+A question is a pair without an expectation; its answer is the comparison's verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BaseModel, ConfigDict
+from tabulate import tabulate
+
+from formats.yamlfile import load_yaml
+from suites.collect import collect, write_summary
+from suites.degradation import METRICS, NOT_RESOLVED, TAILS, SeedRows, compare_pair, is_known
+from suites.experiment import ROOT
+from suites.pretrain import Pretrain
+from suites.rows import Row
+from suites.store import read_run
+
+STUDIES = Path(__file__).parent / "studies"
+RESULTS = ROOT / "results" / "ufp4-replication"
+PAGE = ROOT / "docs" / "replication.md"
+README = ROOT / "README.md"
+TABLE_MARKS = ("<!-- table -->\n", "<!-- /table -->\n")
+METRIC, AVERAGED = METRICS[:2]
+NOT_RUN = "not run"
+
+
+class Record(BaseModel):
+    """Strict, frozen, without unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Line(Record):
+    """A recipe of the study; `paper` holds published degradations over BF16, percent."""
+
+    recipe: str
+    setting: str
+    paper: tuple[float, ...] = ()
+
+
+class Claim(Record):
+    """What is said, or asked, of a recipe in comparison with another."""
+
+    claim: str
+    recipe: str
+    than: str
+    where: str = ""
+    expected: Literal["better", "worse"] | None = None
+
+
+class Study(Record):
+    """A paper's recipes, its claims, and the questions that it leaves open."""
+
+    lines: tuple[Line, ...]
+    claims: tuple[Claim, ...]
+    questions: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim with the comparison that decides it (None: not run) and the verdict.
+
+    `averaged` compares the same runs by the loss of their mean weights, as a second opinion.
+    """
+
+    claim: Claim
+    comparison: Row | None
+    averaged: Row | None
+    verdict: str
+
+
+def load_study() -> Study:
+    """The claims of UFP4."""
+    return load_yaml(STUDIES / "ufp4.yaml", Study)
+
+
+def runs_by_recipe(rows: Iterable[Row]) -> dict[str, SeedRows]:
+    """Training rows by recipe and seed."""
+    runs: dict[str, SeedRows] = defaultdict(dict)
+    for row in rows:
+        if row.kind == "training":
+            runs[str(row.config["recipe"])][int(row.config["seed"])] = row
+    return dict(runs)
+
+
+def judge(claim: Claim, runs: dict[str, SeedRows]) -> Finding:
+    """The verdict on a claim, or the answer to a question."""
+    if claim.recipe not in runs or claim.than not in runs:
+        return Finding(claim, None, None, NOT_RUN)
+    pair = runs[claim.recipe], runs[claim.than]
+    comparison = compare_pair(*pair, METRIC)
+    known = all(is_known(each, AVERAGED) for each in pair)
+    averaged = compare_pair(*pair, AVERAGED) if known else None
+    verdict = str(comparison.facts["verdict"])
+    if claim.expected is not None and verdict != NOT_RESOLVED:
+        verdict = "replicated" if verdict == claim.expected else "contradicted"
+    return Finding(claim, comparison, averaged, verdict)
+
+
+def results_table(study: Study, runs: dict[str, SeedRows]) -> str:
+    """Every recipe that was run: its degradation over the baseline beside the paper's."""
+    baseline = next(iter(next(iter(runs.values())).values())).facts["baseline"]
+    heads = (
+        "recipe", "what it is", "seeds", "validation loss above BF16, %", "paper, %", "verdict",
+        "tokens/s", "kJ",
+    )  # fmt: skip
+    body = []
+    for line in study.lines:
+        if line.recipe in runs:
+            comparison = compare_pair(runs[line.recipe], runs[baseline], METRIC)
+            paper = " / ".join(f"{figure:.2f}" for figure in line.paper)
+            body.append((
+                line.recipe, line.setting, count(comparison), interval(comparison), paper,
+                comparison.facts["verdict"], *_costs(runs[line.recipe]),
+            ))  # fmt: skip
+    costs = _costs(runs[baseline])
+    first = (baseline, "the baseline", str(len(runs[baseline])), "0", "0", "", *costs)
+    return _table(heads, [first, *body])
+
+
+def findings_table(findings: Sequence[Finding], head: str) -> str:
+    """Claims or questions, one a line."""
+    heads = (
+        head, "in the paper", "compared", "difference, %", "of mean weights, %", "seeds", "verdict",
+    )  # fmt: skip
+    body = [
+        (
+            finding.claim.claim, finding.claim.where,
+            f"{finding.claim.recipe} with {finding.claim.than}",
+            interval(finding.comparison), interval(finding.averaged), count(finding.comparison),
+            finding.verdict,
+        )
+        for finding in findings
+    ]  # fmt: skip
+    return _table(heads, body)
+
+
+def estimates_table(study: Study, runs: dict[str, SeedRows]) -> str:
+    """Half width of the interval of each estimate of the loss: what smoothing is worth."""
+    pairs = [(c.recipe, c.than) for c in (*study.claims, *study.questions)]
+    pairs = [(a, b) for a, b in dict.fromkeys(pairs) if a in runs and b in runs]
+    body = []
+    for metric in (*METRICS, *TAILS):
+        known = [
+            (a, b) for a, b in pairs if is_known(runs[a], metric) and is_known(runs[b], metric)
+        ]
+        rows = [compare_pair(runs[a], runs[b], metric) for a, b in known]
+        widths = [w for row in rows if (w := row.quantity("smallest_resolvable").value) is not None]
+        if widths:
+            resolved = sum(row.facts["verdict"] != NOT_RESOLVED for row in rows)
+            body.append((
+                metric.replace("_", " "), f"{statistics.median(widths):.3f}",
+                f"{min(widths):.3f} to {max(widths):.3f}", f"{resolved} of {len(rows)}",
+            ))  # fmt: skip
+    return _table(("estimate", "smallest resolvable, median %", "range, %", "pairs resolved"), body)
+
+
+def depth_table(rows: Iterable[Row]) -> str:
+    """Gain of the deepest forward signal of each network beside the product law; "" if not run."""
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.kind == "depth" and str(row.config["direction"]).startswith("forward"):
+            names = (str(row.config[key]) for key in ("network", "signal", "recipe"))
+            groups[tuple(names)].append(row)  # type: ignore[index]
+    body = []
+    for names, group in groups.items():
+        deepest = max(int(row.config["layer"]) for row in group)
+        last = [row for row in group if row.config["layer"] == deepest]
+        figures = ("gain", "predicted_gain", "cosine")
+        body.append((*names, str(deepest), *(_mean(last, figure) for figure in figures)))
+    heads = ("network", "signal", "recipe", "layer", "gain", "product law", "cosine")
+    return _table(heads, body) if body else ""
+
+
+def interval(comparison: Row | None) -> str:
+    """Mean difference with its 95 % interval, percent."""
+    if comparison is None:
+        return ""
+    mean, low, high = (
+        comparison.quantity(name).value for name in ("degradation_percent", "ci_low", "ci_high")
+    )
+    if mean is None:
+        return "diverged"
+    return f"{mean:+.2f}" if low is None else f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]"
+
+
+def count(comparison: Row | None) -> str:
+    """Number of paired seeds."""
+    value = None if comparison is None else comparison.quantity("seeds").value
+    return "" if value is None else f"{value:.0f}"
+
+
+def page(rows: Sequence[Row]) -> str:
+    """docs/replication.md of the rows of a run folder."""
+    study, runs = load_study(), runs_by_recipe(rows)
+    first = next(iter(next(iter(runs.values())).values()))
+    templates = Environment(
+        loader=FileSystemLoader(STUDIES), undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    ok = [row for seeds in runs.values() for row in seeds.values() if row.status == "ok"]
+    return templates.get_template("ufp4.md.j2").render(
+        config=first.config,
+        facts=first.facts,
+        values=first.values,
+        tokens=first.config["steps"] * first.config["step_tokens"],
+        runs=sum(map(len, runs.values())),
+        diverged=sum(map(len, runs.values())) - len(ok),
+        hours=sum(_seconds(row) for row in ok) / 3600,
+        results=results_table(study, runs),
+        claims=findings_table([judge(claim, runs) for claim in study.claims], "claim"),
+        questions=findings_table([judge(claim, runs) for claim in study.questions], "question"),
+        estimates=estimates_table(study, runs),
+        depth=depth_table(rows),
+    )
+
+
+def readme(text: str, rows: Sequence[Row]) -> str:
+    """README's text with its first table made from the rows."""
+    opening, closing = TABLE_MARKS
+    before, _, rest = text.partition(opening)
+    _, found, after = rest.partition(closing)
+    after = after if found else rest
+    study = load_study()
+    table = findings_table([judge(c, runs_by_recipe(rows)) for c in study.claims], "claim")
+    note = "Paired 95 % intervals, negative is better; all of it: [docs/replication.md]"
+    return f"{before}{opening}{table}\n\n{note}(docs/replication.md)\n{closing}{after}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Collect run folders, or write the page and the README's table."""
+    parser = argparse.ArgumentParser(prog="python -m suites.replication", description=__doc__)
+    tasks = parser.add_subparsers(dest="task", required=True)
+    tasks.add_parser("collect").add_argument("runs", nargs="+", type=Path)
+    tasks.add_parser("write")
+    options = parser.parse_args(arguments)
+    if options.task == "collect":
+        collect(options.runs, RESULTS, Pretrain())
+        return
+    write_summary(RESULTS, Pretrain())
+    run = read_run(RESULTS)
+    PAGE.write_text(page(run.rows))
+    README.write_text(readme(README.read_text(), run.rows))
+
+
+def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    return str(tabulate(body, heads, tablefmt="github", disable_numparse=True))
+
+
+def _costs(seeds: SeedRows) -> tuple[str, str]:
+    """Median tokens per second and kilojoules of a recipe's runs."""
+    medians = []
+    for name in ("tokens_per_second", "energy_joules"):
+        known = [v for row in seeds.values() if (v := row.quantity(name).value) is not None]
+        medians.append(statistics.median(known) if known else None)
+    speed, joules = medians
+    return (
+        "" if speed is None else f"{speed:,.0f}",
+        "" if joules is None else f"{joules / 1000:.1f}",
+    )
+
+
+def _seconds(row: Row) -> float:
+    return (row.quantity("step_seconds").value or 0.0) * row.config["steps"]
+
+
+def _mean(rows: Sequence[Row], name: str) -> str:
+    known = [value for row in rows if (value := row.quantity(name).value) is not None]
+    return f"{statistics.fmean(known):.4f}" if known else ""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,147 @@
+"""replication: verdicts follow from the rows, and the committed page from the committed rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from suites.catalog import load_suite, resolve_settings
+from suites.degradation import SeedRows, compare_pair
+from suites.pretrain import Pretrain, PretrainSettings
+from suites.recipes import build_recipe, recipe_sources
+from suites.replication import (
+    NOT_RUN,
+    PAGE,
+    README,
+    RESULTS,
+    Claim,
+    depth_table,
+    judge,
+    load_study,
+    page,
+    readme,
+    results_table,
+    runs_by_recipe,
+)
+from suites.rows import Row, emulated, measured
+from suites.store import read_run
+
+COMMITTED = pytest.mark.skipif(not RESULTS.is_dir(), reason="the study has not been run yet")
+
+
+def run(recipe: str, seed: int, loss: float) -> Row:
+    return Row(
+        kind="training",
+        config={"recipe": recipe, "seed": seed, "model": "m", "steps": 10, "step_tokens": 100},
+        values={
+            "validation_loss": emulated(loss, "nats/token"),
+            "tokens_per_second": measured(2e6, "tokens/s"),
+            "energy_joules": measured(9000, "J"),
+            "step_seconds": measured(0.1, "s"),
+        },
+        facts={
+            "baseline": "bf16", "parameters": 10_000_000, "epochs": 1.5, "bytes_per_token": 3.0,
+            "device": "a GPU",
+        },
+    )  # fmt: skip
+
+
+def runs(**losses: Sequence[float]) -> dict[str, SeedRows]:
+    rows = [
+        run(recipe.replace("_", "-"), seed, loss)
+        for recipe, found in losses.items()
+        for seed, loss in enumerate(found)
+    ]
+    return runs_by_recipe(rows)
+
+
+BETTER = Claim(claim="c", recipe="ufp4", than="e2m1-ref", expected="better")
+
+
+@pytest.mark.parametrize(
+    ("ufp4", "verdict"),
+    [
+        ([3.96, 3.95, 3.96], "replicated"),
+        ([4.04, 4.05, 4.04], "contradicted"),
+        ([3.90, 4.10, 4.01], "not resolved"),
+    ],
+)
+def test_verdict_is_the_comparisons_beside_what_is_claimed(ufp4: list[float], verdict: str) -> None:
+    found = judge(BETTER, runs(e2m1_ref=[4.0, 4.0, 4.0], ufp4=ufp4))
+    assert found.verdict == verdict
+    assert found.averaged is None  # these rows do not have it
+
+
+def test_question_is_answered_and_what_was_not_run_says_so() -> None:
+    question = BETTER.model_copy(update={"expected": None})
+    assert judge(question, runs(e2m1_ref=[4.0] * 3, ufp4=[3.9, 3.9, 3.91])).verdict == "better"
+    assert judge(BETTER, runs(ufp4=[4.0] * 3)).verdict == NOT_RUN
+
+
+def test_results_stand_beside_the_papers() -> None:
+    found = runs(bf16=[4.0] * 3, ufp4=[4.04, 4.05, 4.04])
+    (line,) = [x for x in results_table(load_study(), found).splitlines() if "| ufp4 " in x]
+    expected = compare_pair(found["ufp4"], found["bf16"], "validation_loss")
+    mean = expected.quantity("degradation_percent").value
+    assert f"{mean:+.2f} [" in line
+    assert "0.97 / 1.85 / 1.39" in line and "2,000,000" in line and "9.0" in line
+
+
+def test_every_recipe_of_the_study_is_in_a_suite_and_every_claim_among_its_lines() -> None:
+    names = set()
+    for suite in ("factorial", "ablation-rht", "ablation-sr"):
+        for profile in ("cpu", "cuda"):
+            settings = resolve_settings(load_suite(suite), PretrainSettings, profile, [])
+            assert isinstance(settings, PretrainSettings)
+            sources = recipe_sources(settings.recipes, (), ())
+            names |= {build_recipe(source).name for source in sources}
+            assert set(settings.core) <= names
+    study = load_study()
+    lines = {line.recipe for line in study.lines}
+    assert lines <= names
+    assert {r for c in (*study.claims, *study.questions) for r in (c.recipe, c.than)} <= lines
+
+
+def test_page_and_readme_hold_the_tables() -> None:
+    rows = [r for seeds in runs(bf16=[4.0] * 3, ufp4=[4.1] * 3).values() for r in seeds.values()]
+    text = page(rows)
+    assert "6 runs, 0 of them" in " ".join(text.split())
+    assert "| ufp4 " in text and "{{" not in text and "Through depth" not in text
+    once = readme("before\n<!-- table -->\nafter\n", rows)
+    assert once.startswith("before\n<!-- table -->\n| claim") and once.endswith("after\n")
+    assert readme(once, rows) == once
+
+
+def test_depth_is_that_of_the_last_layer() -> None:
+    rows = [
+        Row(
+            kind="depth",
+            config={
+                "network": "stack", "signal": "layer", "recipe": "ufp4", "layer": layer,
+                "direction": "forward, stack: layer", "seed": 0,
+            },
+            values={"gain": emulated(1.0 - layer / 10, "")},
+        )
+        for layer in (1, 2)
+    ]  # fmt: skip
+    assert "0.8000" in depth_table(rows) and "0.9000" not in depth_table(rows)
+    assert depth_table([]) == ""
+
+
+@COMMITTED
+def test_committed_page_is_what_the_committed_rows_give() -> None:
+    found = read_run(RESULTS)
+    assert PAGE.read_text() == page(found.rows)
+    assert readme(README.read_text(), found.rows) == README.read_text()
+
+
+@COMMITTED
+def test_committed_summary_is_what_the_rows_derive() -> None:
+    """So that `bench.py --report results/ufp4-replication` shows the figures of the page."""
+    found = read_run(RESULTS)
+    derived = [json.loads(json.dumps(row)) for row in found.summary["derived"]]
+    raw = found.rows[: len(found.rows) - len(derived)]
+    again = [row.model_dump(mode="json") for row in Pretrain().derive(raw)]
+    assert again == derived
