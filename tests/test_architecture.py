@@ -85,3 +85,14 @@ def test_help_starts_without_torch() -> None:
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert not HEAVY & set(result.stdout.split())
+
+
+def test_B89_B90_no_kernel_is_tuned_while_it_runs() -> None:
+    """Tiles are facts of format, shape and target: what runs is the same on every rank and rerun."""
+    called = {
+        node.attr if isinstance(node, ast.Attribute) else node.id
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute | ast.Name)
+    }
+    assert not called & {"autotune", "Autotuner", "do_bench_cudagraph", "max_autotune"}

@@ -1,4 +1,4 @@
-"""The random Hadamard transform: orthonormal, in one order of additions, the same for both sides."""
+"""The random Hadamard transform: orthonormal, one order of additions, the same for both sides."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import torch
 from kernels.rounding import Draws, philox
 
 CPU = torch.device("cpu")
-# Random123's kat_vectors, philox4x32 with 10 rounds: the authors' test data (Salmon et al., SC 2011).
+# Random123's kat_vectors for philox4x32 with 10 rounds, the authors' own (Salmon et al., SC 2011).
 KNOWN_ANSWERS = [
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),

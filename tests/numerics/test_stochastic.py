@@ -184,8 +184,7 @@ def test_B45_equal_tensors_of_two_layers_are_rounded_differently() -> None:
     convert(model, load_recipe("ufp4"))
     treatments = [layer.treatment("dy.dgrad") for layer in model]
     dy = torch.randn(128, 64, generator=torch.Generator().manual_seed(0))
-    with torch.compiler.set_stance("force_eager"):
-        left, right = (emulate(dy, [treatment])[0].values for treatment in treatments)
+    left, right = (emulate(dy, [treatment])[0].values for treatment in treatments)
     assert not torch.equal(left, right)
     roles = [model[0].treatment(name).draws for name in ("dy.dgrad", "dy.wgrad")]
     assert roles[0] is not None and roles[1] is not None
@@ -238,8 +237,7 @@ def test_layouts_draw_by_place_and_not_by_memory(format_name: str) -> None:
     """Emulating X^T along its rows draws what quantising X along its columns does."""
     fmt: BlockFormat = load_format(format_name)
     x = torch.randn(40, 96, generator=torch.Generator().manual_seed(0))
-    with torch.compiler.set_stance("force_eager"):
-        (emulated,) = emulate(x, [Treatment(fmt, 0, None, Draws(seed=4))])
+    (emulated,) = emulate(x, [Treatment(fmt, 0, None, Draws(seed=4))])
     found = quantize(x.t().contiguous(), fmt, 1, "stochastic", seed=4)
     factor = 1.0 if emulated.factor is None else emulated.factor
     assert torch.equal((emulated.values * factor).t(), found.dequantize())

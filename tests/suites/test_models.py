@@ -146,3 +146,61 @@ def test_B83_agreement_is_one_with_oneself_and_less_when_quantised() -> None:
     assert 0.5 < router_agreement(quantised, plain, tokens(8)) < 1.0
     choices = expert_choices(plain, tokens())
     assert [tuple(each.shape) for each in choices] == [(2 * SEQUENCE, MIXTURE.top_k)] * 2
+
+
+def mixture(recipe: str, seed: int = 0) -> Mixture:
+    """One mixture of four experts, converted, whose router the test decides."""
+    torch.manual_seed(seed)
+    made = Mixture(MIXTURE)
+    convert(made, replace(load_recipe(recipe), keep_last=0.0))
+    return made
+
+
+@pytest.mark.parametrize("recipe", ["ufp4", "nvfp4", "mxfp4"])
+@pytest.mark.parametrize("splits", [(3, 5, 0, 0), (5, 0, 33, 26), (0, 64, 0, 0), (0, 0, 0, 0)])
+def test_B31_B41_B81_each_expert_gives_what_it_gives_alone(
+    recipe: str, splits: tuple[int, ...]
+) -> None:
+    """Blocks are padded within an expert; no block holds tokens of two."""
+    made = mixture(recipe)
+    x = torch.randn(sum(splits), MIXTURE.width, generator=torch.Generator().manual_seed(1))
+    chosen = torch.arange(4).repeat_interleave(torch.tensor(splits))
+    together = made._dispatch(
+        x, torch.stack((chosen, chosen), dim=1)[:, : made.top_k]
+    )  # the same expert for each of a token's choices
+    parts = x.repeat_interleave(made.top_k, dim=0).split([made.top_k * n for n in splits])
+    alone = torch.cat([expert(part) for expert, part in zip(made.experts, parts, strict=True)])
+    assert torch.equal(together.flatten(0, 1), alone)
+    alone.sum().backward()
+    for count, expert in zip(splits, made.experts, strict=True):
+        for parameter in expert.parameters():
+            assert parameter.grad is not None
+            assert bool(parameter.grad.any()) == (count > 0)
+
+
+@pytest.mark.parametrize("recipe", ["ufp4", "nvfp4", "mxfp4"])
+def test_B78_an_expert_that_saw_no_token_before_has_a_scale(recipe: str) -> None:
+    """Scales are worked out from the tokens at hand; there is none to be missing."""
+    made = mixture(recipe)
+    x = torch.randn(16, MIXTURE.width)
+    made._dispatch(x, torch.tensor([[0, 1]] * 16))
+    first = made._dispatch(x, torch.tensor([[3, 2]] * 16))
+    assert torch.isfinite(first).all() and first.abs().sum() > 0
+    assert torch.equal(first, mixture(recipe)._dispatch(x, torch.tensor([[3, 2]] * 16)))
+
+
+def test_B77_compiled_routing_gives_the_same_numbers_and_recompiles_once_at_most() -> None:
+    """Graphs break at emulation and at the split by expert, in the same places for any routing."""
+    from torch._dynamo.testing import CompileCounter
+
+    made = mixture("ufp4")
+    batches = torch.randn(5, 1, 64, MIXTURE.width, generator=torch.Generator().manual_seed(2))
+    expected = [made(batch)[0] for batch in batches]
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    compiled = torch.compile(made, backend=counter)
+    frames = []
+    for batch, eager in zip(batches, expected, strict=True):
+        assert torch.equal(compiled(batch)[0], eager)
+        frames.append(counter.frame_count)
+    assert frames[-1] == frames[1] <= 2 * frames[0]
