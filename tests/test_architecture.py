@@ -88,7 +88,7 @@ def test_help_starts_without_torch() -> None:
 
 
 def test_B89_B90_no_kernel_is_tuned_while_it_runs() -> None:
-    """Tiles are facts of format, shape and target: what runs is the same on every rank and rerun."""
+    """Tiles are facts of format, shape and target: the same on every rank and in every rerun."""
     called = {
         node.attr if isinstance(node, ast.Attribute) else node.id
         for path in SOURCES
