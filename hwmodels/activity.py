@@ -2,9 +2,10 @@
 
 A dot-product unit works along the contraction axis: at step t it takes block t of a row of the left
 operand and block t of a row of the right one, with their two scales. A *stream* is such a sequence.
-Two sources exist, and results name theirs: ``uniform`` draws every code with equal probability,
-which no tensor does; ``training`` are the codes of the operands of a real training step
-(data/activity.json, captured by ``suites.capture``), whose many small values toggle less.
+Two sources exist, and results name theirs: ``uniform`` draws every code with equal probability;
+``training`` are the codes of the operands of a real training step (data/activity.json, captured by
+``suites.capture``). How far they differ is a property of the grid and its block: E2M1 scaled per 16
+uses its codes almost evenly, a uniform grid or a longer block leaves the large codes rare.
 """
 
 from __future__ import annotations

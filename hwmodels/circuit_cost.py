@@ -62,7 +62,8 @@ class Design:
             scale.expected(*step)
             for step in zip(sums, stream.a_scales, stream.b_scales, strict=True)
         ]
-        before, after = [], []
+        before: list[int] = []
+        after: list[int] = []
         for index, (significand, exponent) in enumerate(scaled):
             restart = index % ACCUMULATION_LENGTH == 0
             before.append(0 if restart else after[-1])

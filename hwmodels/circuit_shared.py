@@ -189,18 +189,29 @@ class AccumulateUnit:
 # Swap so that |x| >= |y|, align y with guard, round and sticky bits, add, normalise, round.
 _FP32_ADD = (
     """
-wire [30:0] acc_bits = (|acc[30:23]) ? acc[30:0] : 31'd0; wire swap = acc_bits < v_bits; wire x_sign
-= swap ? v_sign : acc[31]; wire [30:0] x = swap ? v_bits : acc_bits; wire [30:0] y = swap ? acc_bits
-: v_bits; wire subtract = v_sign ^ acc[31]; wire [7:0] distance = x[30:23] - y[30:23]; wire [26:0]
-y_wide = {|y[30:23], y[22:0], 3'd0}; wire far = |distance[7:5]; wire [57:0] y_shift = {y_wide,
-31'd0} >> distance[4:0]; wire [26:0] y_near = {y_shift[57:32], y_shift[31] | (|y_shift[30:0])}; wire
-[26:0] y_aligned = far ? {26'd0, |y[30:23]} : y_near; wire [27:0] total = {1'b0, |x[30:23], x[22:0],
-3'd0} + ({1'b0, y_aligned} ^ {28{subtract}}) + subtract; wire [4:0] lead = LEADING; wire [27:0] norm
-= total << lead; wire up = norm[3] & (norm[4] | (|norm[2:0])); wire [24:0] rounded = {1'b0,
-norm[27:4]} + up; wire signed [9:0] e = {2'd0, x[30:23]} + 10'd1 - {5'd0, lead} + {9'd0,
-rounded[24]}; wire zero = ~norm[27] | (e <= 0); wire over = ~zero & (e >= 255); wire [30:0]
-magnitude = zero ? 31'd0 : over ? {8'd255, 23'd0} : {e[7:0], rounded[22:0]}; assign result = v_over
-? {v_sign, 8'd255, 23'd0} : {x_sign & ~zero, magnitude};
+wire [30:0] acc_bits = (|acc[30:23]) ? acc[30:0] : 31'd0;
+wire swap = acc_bits < v_bits;
+wire x_sign = swap ? v_sign : acc[31];
+wire [30:0] x = swap ? v_bits : acc_bits;
+wire [30:0] y = swap ? acc_bits : v_bits;
+wire subtract = v_sign ^ acc[31];
+wire [7:0] distance = x[30:23] - y[30:23];
+wire [26:0] y_wide = {|y[30:23], y[22:0], 3'd0};
+wire far = |distance[7:5];
+wire [57:0] y_shift = {y_wide, 31'd0} >> distance[4:0];
+wire [26:0] y_near = {y_shift[57:32], y_shift[31] | (|y_shift[30:0])};
+wire [26:0] y_aligned = far ? {26'd0, |y[30:23]} : y_near;
+wire [27:0] total = {1'b0, |x[30:23], x[22:0], 3'd0} \
++ ({1'b0, y_aligned} ^ {28{subtract}}) + subtract;
+wire [4:0] lead = LEADING;
+wire [27:0] norm = total << lead;
+wire up = norm[3] & (norm[4] | (|norm[2:0]));
+wire [24:0] rounded = {1'b0, norm[27:4]} + up;
+wire signed [9:0] e = {2'd0, x[30:23]} + 10'd1 - {5'd0, lead} + {9'd0, rounded[24]};
+wire zero = ~norm[27] | (e <= 0);
+wire over = ~zero & (e >= 255);
+wire [30:0] magnitude = zero ? 31'd0 : over ? {8'd255, 23'd0} : {e[7:0], rounded[22:0]};
+assign result = v_over ? {v_sign, 8'd255, 23'd0} : {x_sign & ~zero, magnitude};
 """.strip()
     .replace("LEADING", " ".join(f"total[{27 - i}] ? 5'd{i} :" for i in range(28)) + " 5'd0")
     .split("\n")

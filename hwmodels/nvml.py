@@ -70,9 +70,9 @@ class EnergyWindow:
         index: place of the GPU among the visible ones, as CUDA counts.
         uuid: "GPU-...", when known (torch.cuda.get_device_properties): CUDA may order GPUs by speed
             where NVML orders them by bus, so this is the safe way to name one of several.
-        synchronise: called before both readings, so that queued work is inside
-        (torch.cuda.synchronize). nvml: the pynvml module, or a stand-in. reading: the result, after
-        leaving.
+        synchronise: called before both readings, so that queued work counts (on CUDA, torch's).
+        nvml: the pynvml module, or a stand-in.
+        reading: the result, after leaving.
     """
 
     index: int = 0

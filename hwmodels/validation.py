@@ -18,8 +18,8 @@ from formats import load_recipe
 from formats.schema import Record
 from formats.yamlfile import load_yaml
 from hwmodels.device import BF16, Device, load_device
-from hwmodels.throughput import BF16_BYTES, Piece, step_time, time_piece
-from hwmodels.workload import ModelShape
+from hwmodels.throughput import Piece, step_time, time_piece
+from hwmodels.workload import BF16_BYTES, ModelShape
 
 FOLDER = Path(__file__).parent / "data"
 FP8_BYTES = 1

@@ -128,7 +128,8 @@ class TrainedModel:
         from suites.training import Trainer
 
         model = LanguageModel(self.size, self.settings.sequence, seed=0)
-        return Trainer(convert(model, recipe, seed=0), self.batches, self.settings)
+        convert(model, recipe, seed=0)
+        return Trainer(model, self.batches, self.settings)
 
 
 def resolve(text: str) -> tuple[Recipe, BlockFormat]:

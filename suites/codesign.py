@@ -39,9 +39,9 @@ class CodesignSettings(BaseModel):
     """What is joined.
 
     Attributes:
-        quality: folders of finished pretraining runs. model: whose step is timed; a built-in shape,
-        a YAML file, or a size of the pretraining suites. baseline: the recipe that loss
-        degradations are against.
+        quality: folders of finished pretraining runs.
+        model: whose step is timed; a built-in shape, a YAML file, or a size of those suites.
+        baseline: the recipe that loss degradations are against.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -33,10 +33,12 @@ class HardwareSettings(BaseModel):
     """What is priced.
 
     Attributes:
-        devices, models, energies: names or YAML files; models may be sizes of the pretraining
-        suites. libraries: names of shipped circuit tables; empty means all. liberty: a Liberty file
-        in which the formats are synthesised now. detail: rows per step, or per GEMM too. optimiser:
-        whose memory traffic is counted; none is by default.
+        devices, energies: names or YAML files.
+        models: the same, or sizes of the pretraining suites.
+        libraries: names of shipped circuit tables; empty means all.
+        liberty: a Liberty file in which the formats are synthesised now.
+        detail: rows per step, or per GEMM too.
+        optimiser: whose memory traffic is counted; none is by default.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,8 +64,7 @@ class Hardware:
 
         Raises:
             ValueError: an unknown name, a faulty file, a grid that no circuit is generated for, or
-            a
-                Liberty file without it or without the tool to use it.
+                a Liberty file that is missing or that no tool is there to use.
         """
         hardware_rows.load_devices(settings.devices)
         for name in settings.models:

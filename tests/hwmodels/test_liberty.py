@@ -7,9 +7,14 @@ from hwmodels.liberty import load_liberty
 # Semicolons left out, a comment, load before slew, units of nA and 10 fF: what real files do.
 LIBRARY = """
 library (tiny) {
-  /* a comment */ time_unit : "1ns" voltage_unit : "1V"; capacitive_load_unit (10, ff);
-  leakage_power_unit : "1pW"; nom_voltage : 2.0; nom_temperature : 25; lu_table_template (t) {
-  variable_1 : total_output_net_capacitance; variable_2 : input_net_transition;
+  /* a comment */
+  time_unit : "1ns"
+  voltage_unit : "1V";
+  capacitive_load_unit (10, ff);
+  leakage_power_unit : "1pW";
+  nom_voltage : 2.0; nom_temperature : 25;
+  lu_table_template (t) {
+    variable_1 : total_output_net_capacitance; variable_2 : input_net_transition;
     index_1 ("0, 1"); index_2 ("0, 1, 2"); }
   cell (INV) {
     area : 3;
