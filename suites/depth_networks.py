@@ -62,8 +62,8 @@ class Stack(nn.Module):
         self.norms = nn.ModuleList(
             nn.RMSNorm(width) if normalised else nn.Identity() for _ in range(layers)
         )
-        for layer in self.layers:
-            nn.init.normal_(layer.weight, std=1 / math.sqrt(width), generator=generator)
+        for weight in self.layers.parameters():
+            nn.init.normal_(weight, std=1 / math.sqrt(width), generator=generator)
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """The last layer's output."""

@@ -94,7 +94,7 @@ class RMSNorm(nn.RMSNorm):
     """nn.RMSNorm whose result is in the dtype that the next linear layer computes in."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """x over its root mean square, times the weight."""
+        """Divide by the root mean square, multiply by the weight."""
         return rms_norm(x, self.weight, compute_dtype(x))
 
 

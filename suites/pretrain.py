@@ -31,8 +31,8 @@ from suites.sizes import SIZES
 from suites.texts import read_documents
 
 # Floating-point operations per second that a small model reaches, for estimates only.
-ASSUMED_RATE = {"cpu": 6e10, "cuda": 1.5e14}
-ASSUMED_STEP_RATIO = {"cpu": 2.0, "cuda": 1.4}  # of a quantised step over a high-precision one
+ASSUMED_RATE = {"cpu": 6e10, "cuda": 1.9e14}
+ASSUMED_STEP_RATIO = {"cpu": 2.0, "cuda": 1.6}  # of a quantised step over a high-precision one
 ASSUMED_OVERHEAD = {"cpu": 1.0, "cuda": 3.0}  # seconds before a model's first step
 # Settings that choose cells and do not decide what a cell gives.
 GRID = {"recipes", "seeds", "core", "core_seeds"}

@@ -39,6 +39,7 @@ STUDIES = Path(__file__).parent / "studies"
 RESULTS = ROOT / "results" / "ufp4-replication"
 PAGE = ROOT / "docs" / "replication.md"
 README = ROOT / "README.md"
+DEPTH = ROOT / "results" / "ufp4-depth"  # of the suite depth, on a CPU
 TABLE_MARKS = ("<!-- table -->\n", "<!-- /table -->\n")
 METRIC, AVERAGED = METRICS[:2]
 NOT_RUN = "not run"
@@ -92,6 +93,11 @@ class Finding:
 def load_study() -> Study:
     """The claims of UFP4."""
     return load_yaml(STUDIES / "ufp4.yaml", Study)
+
+
+def committed_rows() -> list[Row]:
+    """All rows that the page is made of."""
+    return [row for folder in (RESULTS, DEPTH) for row in read_run(folder).rows]
 
 
 def runs_by_recipe(rows: Iterable[Row]) -> dict[str, SeedRows]:
@@ -180,8 +186,8 @@ def depth_table(rows: Iterable[Row]) -> str:
     groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.kind == "depth" and str(row.config["direction"]).startswith("forward"):
-            names = (str(row.config[key]) for key in ("network", "signal", "recipe"))
-            groups[tuple(names)].append(row)  # type: ignore[index]
+            network, signal, recipe = (row.config[key] for key in ("network", "signal", "recipe"))
+            groups[network, signal, recipe].append(row)
     body = []
     for names, group in groups.items():
         deepest = max(int(row.config["layer"]) for row in group)
@@ -258,9 +264,9 @@ def main(arguments: Sequence[str]) -> None:
         collect(options.runs, RESULTS, Pretrain())
         return
     write_summary(RESULTS, Pretrain())
-    run = read_run(RESULTS)
-    PAGE.write_text(page(run.rows))
-    README.write_text(readme(README.read_text(), run.rows))
+    rows = committed_rows()
+    PAGE.write_text(page(rows))
+    README.write_text(readme(README.read_text(), rows))
 
 
 def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:

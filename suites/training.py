@@ -128,7 +128,7 @@ class Trainer:
         return make_optimizer(self.model, self.settings, self.settings.learning_rate)
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        # Forward too: a compiled function refuses to go back under another setting than it went forth.
+        # Forward too: a compiled function goes back only under the setting that it went forth.
         with reproducible(self.device):
             with self._precision():
                 logits, balance = self.model(inputs)

@@ -17,6 +17,7 @@ from suites.replication import (
     README,
     RESULTS,
     Claim,
+    committed_rows,
     depth_table,
     judge,
     load_study,
@@ -132,9 +133,9 @@ def test_depth_is_that_of_the_last_layer() -> None:
 
 @COMMITTED
 def test_committed_page_is_what_the_committed_rows_give() -> None:
-    found = read_run(RESULTS)
-    assert PAGE.read_text() == page(found.rows)
-    assert readme(README.read_text(), found.rows) == README.read_text()
+    rows = committed_rows()
+    assert PAGE.read_text() == page(rows)
+    assert readme(README.read_text(), rows) == README.read_text()
 
 
 @COMMITTED
