@@ -134,7 +134,7 @@ def load_liberty(path: Path) -> Library:
     """
     if not path.is_file():
         raise ValueError(
-            f"{path}: no such Liberty file; give --liberty a .lib file "
+            f"{path}: no such Liberty file; name a .lib file "
             "(Debian: apt-get install qflow-tech-osu018)"
         )
     data = path.read_bytes()

@@ -57,7 +57,6 @@ def test_the_order_of_the_grids_holds_in_every_library(library):
 
 
 @pytest.mark.parametrize("library", sorted(LIBRARIES))
-def test_training_codes_cost_less_on_uniform_grids_and_hardly_less_on_e2m1(library):
 def test_training_codes_cost_less_on_uniform_grids_but_hardly_on_e2m1(library):
     saved = {
         (row.element, row.scale): 1 - row.energy_fj["training"] / row.energy_fj["uniform"]
