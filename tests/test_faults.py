@@ -15,7 +15,7 @@ ROWS = {row[1]: row[0] for row in re.finditer(r"^\| (B\d+) \|.*$", PAGE, re.MULT
 
 
 @cache
-def tests_in(path: str) -> set[str]:
+def functions_of(path: str) -> set[str]:
     tree = ast.parse((ROOT / "tests" / path).read_text(encoding="utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
@@ -32,7 +32,7 @@ def test_every_fault_has_its_report_and_its_tests(fault: str) -> None:
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", ROWS[fault])
     assert named
     for path, name in named:
-        assert name in tests_in(path), f"{path} has no {name}"
+        assert name in functions_of(path), f"{path} has no {name}"
         assert fault in name.split("_"), f"{name} does not carry {fault}"
 
 
@@ -40,7 +40,7 @@ def test_every_number_that_a_test_carries_is_a_fault() -> None:
     carried = {
         part
         for path in (ROOT / "tests").rglob("test_*.py")
-        for name in tests_in(path.relative_to(ROOT / "tests").as_posix())
+        for name in functions_of(path.relative_to(ROOT / "tests").as_posix())
         for part in name.split("_")
         if name.startswith("test_B") and re.fullmatch(r"B\d+", part)
     }

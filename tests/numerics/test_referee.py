@@ -19,6 +19,7 @@ from kernels.emulate import Treatment, emulate
 from kernels.packing import unpack
 from tests.numerics.library import QUANTISED, facts_of, write_format
 from tests.numerics.referee import Verdict, draw, judge, philox
+from tests.numerics.witnesses import COMPARED
 
 # Without shrinking: the examples are small as they are, and the referee is slow.
 FEW = settings(
@@ -139,7 +140,9 @@ def verdict(case: Case, fmt: BlockFormat) -> Verdict:
             [draw(d.seed, int(d.step), d.stream, d.row + i, d.column + j) for j in range(width)]
             for i in range(height)
         ]
-    return judge(rows, facts_of(fmt), signs, bits16)
+    found = judge(rows, facts_of(fmt), signs, bits16)
+    COMPARED["referee"] += sum(len(row) for row in found.codes)
+    return found
 
 
 def same(found: Tensor, expected: list[list[float]]) -> bool:

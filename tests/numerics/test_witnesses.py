@@ -17,6 +17,7 @@ from kernels import Hadamard, quantize
 from kernels.reference import round_stochastically, round_to_codes
 from kernels.scaling import decode_scales
 from tests.numerics.witnesses import (
+    COMPARED,
     gfloat_codes,
     gfloat_format,
     ml_dtypes_codes,
@@ -98,6 +99,7 @@ def test_int4_rounds_as_numpys_half_to_even(dtype: torch.dtype) -> None:
     [("nvfp4", "float8_e4m3fn", 0x7F), ("mxfp4-floor", "float8_e8m0fnu", 0xFF)],
 )
 def test_ml_dtypes_decodes_all_scale_bytes_alike(name: str, theirs: str, used: int) -> None:
+    COMPARED["ml_dtypes"] += 256
     scale_bytes = np.arange(256, dtype=np.uint8)
     expected = scale_bytes.view(getattr(witness("ml_dtypes"), theirs)).astype(np.float32)
     ours = decode_scales(torch.from_numpy(scale_bytes), load_format(name)).numpy()
@@ -185,6 +187,7 @@ def test_torchao_gives_nan_for_a_tensor_of_zeros() -> None:
 @pytest.mark.parametrize("size", [2, 4, 16, 32, 128])
 def test_scipy_has_the_same_hadamard_matrix(size: int) -> None:
     linalg = witness("scipy.linalg")
+    COMPARED["scipy"] += 2 * size * size
     plain = Hadamard((1,) * size).matrix().double().numpy()
     assert np.allclose(plain, linalg.hadamard(size) / np.sqrt(size), rtol=1e-7, atol=0)
     hadamard = Hadamard.from_seed(size, seed=7)
@@ -201,6 +204,7 @@ def test_gfloat_rounds_stochastically_alike(grid: Grid, exponent: int, mantissa:
     Elements are those whose fraction of a gap 16 bits can hold.
     """
     gfloat = witness("gfloat")
+    COMPARED["gfloat stochastic"] += 8192
     generator = torch.Generator().manual_seed(0)
     steps = 2.0**-18 * grid.max
     count = torch.randint(-(2**18), 2**18, (8192,), generator=generator)
@@ -218,3 +222,12 @@ def test_gfloat_rounds_stochastically_alike(grid: Grid, exponent: int, mantissa:
     codes = round_stochastically(t, grid, bits.int())
     ours = torch.tensor(grid.decode_table)[codes.long()]
     assert np.array_equal(ours.double().numpy(), theirs)
+
+
+def test_a_missing_witness_skips_here_and_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception):
+        witness("a_library_that_is_not_installed")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(ModuleNotFoundError):
+        witness("a_library_that_is_not_installed")
