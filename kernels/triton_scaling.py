@@ -66,6 +66,9 @@ class ScaleFacts:
         low = 2.0 ** (1 - scale.bias) if scale.kind == "minifloat" else 1.0
         spacing = 2.0**-scale.mantissa
         lift = float(element.max.as_integer_ratio()[1])
+        # The largest scale does not map FP32's largest number into such a grid.
+        saturates = element.max < (2.0 if power_of_two else 1.0)
+        covers = rule.rule in ("ceil", "rceil")
         values = GridFacts(MINIFLOAT, rule.max, spacing, low, False, (), (), ())
         return cls(
             kind=kinds.get(scale.name, MINIFLOAT_SCALE),
@@ -74,7 +77,7 @@ class ScaleFacts:
             target=element.max,
             lift=lift,
             divides_fast=coarse and element.max * lift in CHECKED_DIVISORS,
-            clips=not (coarse and scale.name == "fp32") and rule.rule not in ("ceil", "rceil"),
+            clips=saturates or (not (coarse and scale.name == "fp32") and not covers),
             product=rule.max * element.max,
             up_from=round_up_from(element, rule.rule) if power_of_two else 0,
             max_exponent=element.max_exponent,
@@ -95,21 +98,22 @@ def tensor_scales(amax, scale: tl.constexpr):
 def stored_scales(amax, encode, scale: tl.constexpr, target: tl.constexpr):
     """Stored scales, as FP32 values, of finite amaxes that are mapped to target."""
     if scale.headroom != 1.0:
-        amax = amax * scale.headroom
+        amax = tl.minimum(amax * scale.headroom, _FLT_MAX)
     if scale.kind == _POWER_OF_TWO:
         return power_of_two(amax, scale)
     if scale.two_level:
-        ratio = amax * (encode * (1.0 / target))
+        ratio = amax * tl.minimum(encode * (1.0 / target), _FLT_MAX)
     elif scale.divides_fast:
         ratio = over_target(amax, scale)
     else:
         ratio = tl.div_rn(amax, target)
+    values: tl.constexpr = scale.grid
     if scale.kind == _MINIFLOAT_SCALE:
-        values: tl.constexpr = scale.grid
         return round_nearest(ratio, values)
     if scale.kind == _BF16:
-        return round_to_bfloat16(ratio)
-    return ratio
+        ratio = round_to_bfloat16(ratio)
+    # A quotient by less than 1 may leave FP32, and one by about 1 may round up to 2^128.
+    return tl.minimum(ratio, values.max) if target < 1.01 else ratio
 
 
 @triton.jit

@@ -280,12 +280,30 @@ def test_the_quotient_equals_division_for_every_significand() -> None:
 def test_B38_every_tile_masks_its_tails() -> None:
     from kernels.triton_quantize import TILES, emulate_triton
 
+    axes = {"row": (1,), "column": (0,), "both": (1, 0)}
     x = sample(387, 1000)
-    for tile in TILES:
-        for axis in (0, 1):
-            treatment = treat("e1m2", axis, None, False)
-            (result,) = emulate_triton(x, [treatment], torch.float32, tile)
+    for (orientation, rotated, stochastic), tile in TILES.items():
+        size = 16 if rotated else None
+        treatments = [treat("e1m2", axis, size, stochastic) for axis in axes[orientation]]
+        results = emulate_triton(x, treatments, torch.float32, tile)
+        for treatment, result in zip(treatments, results, strict=True):
             assert_equal(result.values, expected(x, treatment)[0])
+
+
+@runs
+def test_a_tile_grows_to_what_lies_in_it_and_its_warps_with_it() -> None:
+    from kernels.triton_quantize import TILES, choose_tile
+    from kernels.triton_tile import steps_of
+
+    def steps(fmt: str, axis: int, hadamard: int):
+        return steps_of(load_format(fmt), axis, hadamard, False, torch.bfloat16)
+
+    assert choose_tile([steps("e1m2", 1, 1)]) == TILES["row", False, False]
+    assert choose_tile([steps("e1m2", 0, 16)]) == TILES["column", True, False]
+    grown = choose_tile([steps("e1m2", 1, 128), steps("e1m2", 0, 128)])
+    assert (grown.rows, grown.columns, grown.warps) == (128, 128, 8)
+    blocks = choose_tile([steps("mxfp4-rceil", 1, 1), steps("mxfp4-rceil", 0, 1)])
+    assert (blocks.rows, blocks.columns, blocks.warps) == (32, 64, 1)
 
 
 @on_gpu
@@ -318,7 +336,9 @@ def test_B60_the_butterfly_adds_in_the_reference_order() -> None:
     treatment = treat("int4", 1, 16, False)
     (result,) = emulate_triton(x, [treatment], torch.float32)
     largest = Hadamard(tuple(treatment.signs.tolist())).rotate(x).abs().amax(1, keepdim=True)
-    assert torch.equal(result.values.abs().amax(1, keepdim=True), largest / 7 * 7)
+    # On a GPU, dividing by a Python number would multiply by its reciprocal.
+    seven = torch.full_like(largest, 7.0)
+    assert torch.equal(result.values.abs().amax(1, keepdim=True), largest / seven * seven)
     assert_equal(result.values, expected(x, treatment)[0])
 
 
@@ -338,3 +358,30 @@ def test_a_captured_graph_draws_afresh_at_each_replay() -> None:
         graph.replay()
         again = Treatment(load_format("e2m1"), 1, None, Draws(1, at, 2))
         assert_equal(result.values, expected(x, again)[0])
+
+
+@runs
+@pytest.mark.parametrize("scale", ["fp32", "bf16", "e4m3", "ue5m3"])
+def test_small_grids_saturate_their_scales_as_the_reference_does(tmp_path, scale: str) -> None:
+    """Quotients by a largest value below 1 leave FP32 at its upper end."""
+    path = tmp_path / "own.yaml"
+    text = OWN_GRID % ("0, 0.25, 0.5", f"{scale}, headroom: 17/16")
+    for level in ("none", "fp32") if scale in ("e4m3", "ue5m3") else ("none",):
+        path.write_text(f"{text}tensor_scale: {level}\n")
+        for size in (3.4e38, 2.0**-120):
+            x = torch.full((16, 32), size, device=DEVICE)
+            x[:, 16:] = 0.0
+            for dtype in (torch.float32, torch.bfloat16):
+                check(x.to(dtype), Treatment(load_format(str(path)), 1))
+
+
+@runs
+def test_a_scale_at_its_largest_saturates_elements_as_the_reference_does(tmp_path) -> None:
+    """E1M2 under 2^127 ends at 1.75 x 2^127, which FP32 and BF16 pass."""
+    path = tmp_path / "own.yaml"
+    text = OWN_GRID % ("0", "e8m0, rule: rceil")
+    path.write_text(text.replace("{values: [0]}", "e1m2"))
+    check(
+        torch.full((16, 32), 3.38e38, dtype=torch.bfloat16, device=DEVICE),
+        Treatment(load_format(str(path)), 1),
+    )
