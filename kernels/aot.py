@@ -1,4 +1,4 @@
-"""Ahead-of-time compilation of the native GEMM for targets that are not at hand.
+"""Ahead-of-time compilation of the GEMM and the quantiser for targets that are not at hand.
 
 Triton needs no GPU to compile for one. What comes out is looked at, not run: the instruction in the
 assembly, registers, and bytes spilled to memory, which a good kernel has none of.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -18,15 +20,22 @@ from triton.compiler import ASTSource
 
 from kernels.targets import NVFP4, Operands
 from kernels.triton_gemm import GemmTile, scaled_gemm_kernel
+from kernels.triton_quantize import DRAW_SCALARS, Tile, choose_tile, emulate_kernel
+from kernels.triton_tile import Steps
 
 NVIDIA_LANES, AMD_LANES = 32, 64
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compiler made of a kernel: its assembly and what it says of resources."""
+    """What a compiler made of a kernel: its assembly and what it says of resources.
+
+    Attributes:
+        machine_code: disassembled; of NVIDIA targets, whose assembly is compiled once more.
+    """
 
     assembly: str
+    machine_code: str
     resources: str
     spilled_bytes: int
 
@@ -53,16 +62,72 @@ def compile_gemm(target: str, operands: Operands) -> Compiled:
         "BN": tile.columns,
         "BK": tile.depth,
     }
-    names = scaled_gemm_kernel.arg_names
     types = {"out": "*bf16", "factor": "*fp32", "M": "i32", "N": "i32", "K": "i32"}
+    options = {"num_warps": tile.warps, "num_stages": tile.stages}
+    return _compile(scaled_gemm_kernel, target, constants, types, options)
+
+
+def compile_quantiser(target: str, steps: Sequence[Steps], tile: Tile | None = None) -> Compiled:
+    """Compile the fused quantiser of a contiguous BF16 tensor for one or two treatments.
+
+    Its sizes are multiples of 16, and a step is read from memory, as in training.
+    """
+    tile = tile or choose_tile(steps)
+    shape = {"R": tile.rows, "C": tile.columns, "V": tile.vector}
+    constants: dict[str, Any] = {"column_stride": 1, **shape}
+    types = dict.fromkeys(("rows", "columns", "row_stride", "covered_columns"), "i32")
+    types |= dict.fromkeys(DRAW_SCALARS, "i32") | {"x": "*bf16"}
+    for i in range(2):
+        step = steps[i] if i < len(steps) else None
+        constants[f"steps_{i}"] = step
+        types |= {f"rows_{i}": "i32", f"columns_{i}": "i32", f"out_{i}": "*bf16"}
+        types |= {f"signs_{i}": "*i8", f"amax_{i}": "*fp32", f"factor_{i}": "*fp32"}
+        types[f"step_{i}"] = "*i64"
+        unused = _unused(
+            step, [name for name in emulate_kernel.arg_names if name.endswith(f"_{i}")]
+        )
+        constants |= dict.fromkeys(unused)
+    options = {"num_warps": tile.warps, "enable_fp_fusion": False}
+    return _compile(emulate_kernel, target, constants, types, options)
+
+
+def _unused(step: Steps | None, names: Sequence[str]) -> list[str]:
+    """Those of a treatment's arguments that are None at run time."""
+    if step is None:
+        return [name for name in names if not name.startswith("steps")]
+    needed = {
+        "signs": step.hadamard > 1,
+        "amax": step.scale.two_level,
+        "factor": step.scale.two_level or step.correction != 1.0,
+        "seed": step.stochastic,
+        "step_": step.stochastic,
+        "stream": step.stochastic,
+        "first": step.stochastic,
+    }
+    missing = tuple(prefix for prefix, is_needed in needed.items() if not is_needed)
+    return [name for name in names if name.startswith(missing)]
+
+
+def _compile(
+    kernel: Any,
+    target: str,
+    constants: Mapping[str, Any],
+    types: Mapping[str, str],
+    options: Mapping[str, Any],
+) -> Compiled:
+    """Compile a kernel; arguments without a type are bytes, and all but draws aligned to 16."""
+    names = kernel.arg_names
     source = ASTSource(
-        fn=scaled_gemm_kernel,
+        fn=kernel,
         signature={n: "constexpr" if n in constants else types.get(n, "*u8") for n in names},
         constexprs={(names.index(name),): value for name, value in constants.items()},
-        attrs={(i,): [["tt.divisibility", 16]] for i in range(len(names) - len(constants))},
+        attrs={
+            (i,): [["tt.divisibility", 16]]
+            for i, name in enumerate(names)
+            if name not in constants and name not in DRAW_SCALARS
+        },
     )
-    options = {"num_warps": tile.warps, "num_stages": tile.stages}
-    compiled = triton.compile(source, target=_gpu_target(target), options=options)
+    compiled = triton.compile(source, target=_gpu_target(target), options=dict(options))
     if "cubin" in compiled.asm:
         return _nvidia(compiled.asm["ptx"], compiled.asm["cubin"])
     return _amd(compiled.asm["amdgcn"])
@@ -76,18 +141,24 @@ def _gpu_target(target: str) -> GPUTarget:
 
 def _nvidia(ptx: str, cubin: bytes) -> Compiled:
     """The stack frame of a kernel without arrays is what it spills."""
-    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    tools = Path(triton.__file__).parent / "backends/nvidia/bin"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         Path(file.name).write_bytes(cubin)
-        command = [str(tool), "-res-usage", file.name]
-        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        usage = _output_of(str(tools / "cuobjdump"), "-res-usage", file.name)
+        machine_code = _output_of(str(tools / "cuobjdump"), "-sass", file.name)
     resources = re.search(r"REG:\d+ STACK:(\d+).*", usage)
     if resources is None:
         raise RuntimeError(f"cuobjdump reports no resources: {usage}")
-    return Compiled(ptx, resources.group(0), int(resources.group(1)))
+    return Compiled(ptx, machine_code, resources.group(0), int(resources.group(1)))
+
+
+def _output_of(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _amd(assembly: str) -> Compiled:
     found = re.findall(r"\.([sv]gpr_spill_count|[av]gpr_count):\s+(\d+)", assembly)
     spilled = sum(4 * int(count) for name, count in found if "spill" in name)
-    return Compiled(assembly, ", ".join(f"{name} {count}" for name, count in found), spilled)
+    return Compiled(
+        assembly, assembly, ", ".join(f"{name} {count}" for name, count in found), spilled
+    )

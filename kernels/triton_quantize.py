@@ -71,21 +71,41 @@ class Tile:
         return {**shape, "num_warps": self.warps, "enable_fp_fusion": False}
 
 
-# Along rows, a thread owns eight neighbours; along columns it owns a block of sixteen rows, of four
-# columns so that both orientations fit into registers.
-ALONG_ROWS = Tile(4, 256, 1)
-ALONG_COLUMNS = Tile(16, 512, 4, vector=4)
-TILES = (ALONG_ROWS, ALONG_COLUMNS)
+# The fastest on an H200 (docs/measurements.md), by orientation, and whether any treatment rotates or
+# draws. A thread owns eight neighbours along rows, or a block of sixteen rows of a few columns.
+WIDE = Tile(4, 1024, 4)
+FLAT = Tile(8, 256, 1)
+TALL = Tile(16, 128, 1, vector=4)
+SHARED = Tile(16, 256, 4)
+TILES = {
+    ("row", False, False): WIDE,
+    ("row", False, True): WIDE,
+    ("row", True, False): FLAT,
+    ("row", True, True): WIDE,
+    ("column", False, False): TALL,
+    ("column", False, True): TALL,
+    ("column", True, False): TALL,
+    ("column", True, True): TALL,
+    ("both", False, False): TALL,
+    ("both", False, True): SHARED,
+    ("both", True, False): SHARED,
+    ("both", True, True): SHARED,
+}
+MOST_WARPS = 8
 
 
 def choose_tile(steps: Sequence[Steps]) -> Tile:
-    """The tile that is fastest on an H200; a fixed choice, so that every rank and rerun agrees."""
+    """A fixed choice and no tuning at run time, so that every rank and rerun agrees."""
     rows = max(reach_of(step, axis=0) for step in steps)
     columns = max(reach_of(step, axis=1) for step in steps)
-    base = ALONG_ROWS if rows == 1 else ALONG_COLUMNS
+    orientation = "row" if rows == 1 else "column" if columns == 1 else "both"
+    rotated, stochastic = any(s.hadamard > 1 for s in steps), any(s.stochastic for s in steps)
+    base = TILES[orientation, rotated, stochastic]
     if rows <= base.rows and columns <= base.columns:
         return base
-    return replace(base, rows=rows, columns=max(columns, base.columns * base.rows // rows))
+    columns = max(columns, base.columns * base.rows // rows)
+    growth = triton.cdiv(rows * columns, base.rows * base.columns)
+    return replace(base, rows=rows, columns=columns, warps=min(base.warps * growth, MOST_WARPS))
 
 
 def reach_of(steps: Steps, axis: int) -> int:
@@ -102,7 +122,7 @@ def _treat(x, row0, column0, amax_of_tensor, signs, draws, steps: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=DRAW_SCALARS)
-def _emulate_kernel(
+def emulate_kernel(
     x, rows, columns, row_stride, column_stride, covered_columns,
     out_0, rows_0, columns_0, amax_0, factor_0, signs_0,
     seed_low_0, seed_high_0, step_0, stream_0, first_row_0, first_column_0, steps_0: tl.constexpr,
@@ -149,9 +169,11 @@ def _accumulate_amax(x, amax, signs, steps: tl.constexpr):
         if steps.hadamard > 1:
             x = rotate(x, signs, steps)
         bits = block_amax(in_blocks(x, steps), steps)
-        finite = tl.where(bits < INFINITY_BITS, bits, 0)
-        largest = tl.max(finite)
-        tl.atomic_max(amax.to(tl.pointer_type(tl.int32), bitcast=True), largest, sem="relaxed")
+        largest = tl.max(tl.where(bits < INFINITY_BITS, bits, 0))
+        amax = amax.to(tl.pointer_type(tl.int32), bitcast=True)
+        # One address for all programs: few have to write it, and reading does not queue.
+        seen = tl.load(amax, volatile=True)
+        tl.atomic_max(amax, largest, mask=largest > seen, sem="relaxed")
 
 
 def emulate_triton(
@@ -225,7 +247,7 @@ def _launch(x: Tensor, work: list[_Work], tile: Tile) -> None:
     common = (x, *x.shape, *x.stride(), columns)
     if any(w.amax is not None for w in work):
         launch_amax(grid, common, [w.amax_arguments for w in work], tile)
-    _emulate_kernel[grid](*common, *_both([w.arguments for w in work]), **tile.options)
+    emulate_kernel[grid](*common, *_both([w.arguments for w in work]), **tile.options)
 
 
 def launch_amax(
