@@ -4,7 +4,8 @@ A draw depends on where an element *is*, never on who asks or in which order: th
 seed and the counter is (column // 8, row, step, stream), with the global row and column of the
 element in its operand, contraction along the columns. One call yields 128 bits, 16 for each of
 eight consecutive columns, low half of word 0 first. So the same draw comes out on any rank, for
-any chunk and under recomputation, while tensors, layers, steps and rows are independent of each other.
+any chunk and under recomputation, while tensors, layers, steps and rows are independent of each
+other.
 """
 
 from __future__ import annotations
