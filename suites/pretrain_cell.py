@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from formats import Recipe
+from formats import Recipe, load_recipe
 from hwmodels.nvml import EnergyWindow
 from kernels import convert, observe
 from suites.averaging import WeightAverage
@@ -81,6 +81,8 @@ class PretrainCell:
     def _train(self) -> None:
         """All steps that are left, and the joules of a whole run on a GPU."""
         first, steps = self.trainer.step, self.settings.training.steps
+        if not first:
+            self._start_in_high_precision()
         if self.context.device != "cuda" or first:
             why = "the run was resumed" if first else "no energy counter is read on a CPU"
             self.energy = measured(None, "J", why)
@@ -94,6 +96,18 @@ class PretrainCell:
         assert window.reading is not None
         what = f"of the board, {window.reading.method}, validations and start included"
         self.energy = measured(window.reading.joules, "J", window.reading.reason or what)
+
+    def _start_in_high_precision(self) -> None:
+        """The steps that all recipes of a seed take alike: from equal weights to equal weights."""
+        training = self.settings.training
+        if not training.high_precision_steps:
+            return
+        model = LanguageModel(self.size, training.sequence, self.seed).to(self.trainer.device)
+        convert(model, load_recipe(self.settings.baseline), self.seed)
+        plain = type(self.trainer)(model, self.trainer.batches, training)
+        while plain.step < training.high_precision_steps:
+            plain.advance(training.high_precision_steps)
+        self.trainer.load_state_dict(plain.state_dict())
 
     def _advance(self) -> None:
         """To the next step at which something is due, with what is due before and after."""

@@ -105,6 +105,7 @@ def _config(outcome: Outcome) -> dict[str, Any]:
         "step_tokens": training.step_tokens,
         "sequence": training.sequence,
         "learning_rate": training.learning_rate,
+        "high_precision_steps": training.high_precision_steps,
     }
 
 
@@ -126,9 +127,9 @@ def _losses(outcome: Outcome) -> dict[str, Quantity]:
 
 
 def _costs(outcome: Outcome) -> dict[str, Quantity]:
-    seconds = outcome.step_seconds
-    step = statistics.median(seconds) if seconds else None
     training = outcome.settings.training
+    seconds = outcome.step_seconds[training.high_precision_steps :]
+    step = statistics.median(seconds) if seconds else None
     rate = training.step_tokens / step if step else None
     operations = outcome.model.operations_per_token(training.sequence)
     return {

@@ -17,11 +17,18 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class TrainingSettings(BaseModel):
-    """Everything about a training run but its model, its text, its recipe and its seed."""
+    """Everything about a training run but its model, its text, its recipe and its seed.
+
+    Attributes:
+        high_precision_steps: first steps that every recipe takes in high precision. A small model
+            learns to look back in its text at once, some time in its first hundreds of steps, and
+            chance decides when; recipes that part later differ by less chance.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: Annotated[int, Field(gt=0)] = 300
+    high_precision_steps: Annotated[int, Field(ge=0)] = 0
     batch: Annotated[int, Field(gt=0)] = 16  # sequences of a micro-batch
     accumulate: Annotated[int, Field(gt=0)] = 1  # micro-batches of a step
     sequence: Annotated[int, Field(gt=0)] = 128  # tokens
@@ -48,6 +55,10 @@ class TrainingSettings(BaseModel):
     def _warmup_ends(self) -> TrainingSettings:
         if self.warmup_steps >= self.steps:
             raise ValueError(f"warmup_steps {self.warmup_steps} is not below steps {self.steps}")
+        if self.high_precision_steps >= self.steps:
+            raise ValueError(
+                f"high_precision_steps {self.high_precision_steps} is not below steps {self.steps}"
+            )
         return self
 
     @property

@@ -238,3 +238,16 @@ def test_estimates_grow_with_work_and_with_quantisation(settings: PretrainSettin
         Pretrain().estimate_seconds(cell) for cell in Pretrain().cells(settings, Selection())
     )
     assert 0 < plain < quantised
+
+
+def test_recipes_part_only_after_the_steps_in_high_precision(
+    settings: PretrainSettings, context: Context
+) -> None:
+    late = settings.model_copy(
+        update={"training": TRAINING.model_copy(update={"high_precision_steps": 2})}
+    )
+    together, apart = losses(run(late, context)), losses(run(settings, context))
+    assert together["bf16"] == apart["bf16"]  # the baseline's run is the same, handed over
+    # The third step still starts from equal weights, but quantised.
+    assert together["ufp4"][:2] == together["bf16"][:2] != apart["ufp4"][:2]
+    assert all(a != b for a, b in zip(together["ufp4"][2:], together["bf16"][2:], strict=True))
