@@ -242,13 +242,14 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def readme(text: str, rows: Sequence[Row]) -> str:
-    """README's text with its first table made from the rows."""
+    """README's text with its first table made from the rows: what was run, and no more."""
     opening, closing = TABLE_MARKS
     before, _, rest = text.partition(opening)
     _, found, after = rest.partition(closing)
     after = after if found else rest
-    study = load_study()
-    table = findings_table([judge(c, runs_by_recipe(rows)) for c in study.claims], "claim")
+    study, runs = load_study(), runs_by_recipe(rows)
+    findings = [judge(claim, runs) for claim in (*study.claims, *study.questions)]
+    table = findings_table([each for each in findings if each.comparison], "claim or question")
     note = "Paired 95 % intervals, negative is better; all of it: [docs/replication.md]"
     return f"{before}{opening}{table}\n\n{note}(docs/replication.md)\n{closing}{after}"
 
