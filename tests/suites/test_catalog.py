@@ -68,3 +68,23 @@ def test_a_fault_in_a_suite_file_is_placed(tmp_path: Path, old: str, new: str, w
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(ValueError, match=words):
         resolve_settings(load_suite(str(path)), Settings, "cpu", [])
+
+
+def test_what_both_profiles_share_lies_under_what_each_sets(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(
+        "name: tiny\nsummary: s\nexperiment: tiny\n"
+        "both: {cells: 3, seconds: 0.5}\ncpu: {cells: 4}\ncuda: {}\n"
+    )
+    suite = load_suite(str(path))
+    assert resolve_settings(suite, Settings, "cpu", []) == Settings(cells=4, seconds=0.5)
+    assert resolve_settings(suite, Settings, "cuda", []) == Settings(cells=3, seconds=0.5)
+
+
+def test_fault_in_what_both_share_is_shown_where_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(
+        "name: tiny\nsummary: s\nexperiment: tiny\nboth:\n  cels: 3\ncpu: {}\ncuda: {}\n"
+    )
+    with pytest.raises(ValueError, match=r"tiny.yaml:5:3: cels: unknown key; did you mean 'cells'"):
+        resolve_settings(load_suite(str(path)), Settings, "cpu", [])

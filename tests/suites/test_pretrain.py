@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import formats
+from formats.schema import RecipeRecord
 from suites.catalog import load_suite, resolve_settings
 from suites.degradation import METRICS, TAILS
 from suites.experiment import Cell, Context, Device, Selection
@@ -251,3 +252,26 @@ def test_recipes_part_only_after_the_steps_in_high_precision(
     # The third step still starts from equal weights, but quantised.
     assert together["ufp4"][:2] == together["bf16"][:2] != apart["ufp4"][:2]
     assert all(a != b for a, b in zip(together["ufp4"][2:], together["bf16"][2:], strict=True))
+
+
+def test_core_gets_its_seeds_before_the_others_get_theirs(settings: PretrainSettings) -> None:
+    inline = {"name": "mine", "format": "int4", "stochastic": ["dy"]}
+    studied = PretrainSettings.model_validate(
+        {
+            **settings.model_dump(exclude={"recipes"}),
+            "recipes": ["bf16", RecipeRecord.model_validate(inline, strict=False), "ufp4"],
+            "core": ["bf16", "mine"],
+            "core_seeds": 2,
+        }
+    )
+    cells = Pretrain().cells(studied, Selection())
+    assert labels(cells) == [
+        "bf16 seed 0",
+        "mine seed 0",
+        "bf16 seed 1",
+        "mine seed 1",
+        "ufp4 seed 0",
+    ]
+    assert cells[1].config["recipe"] == inline
+    # What the study is made of does not decide what a cell gives: its key is that of any study.
+    assert cells[0].key == Pretrain().cells(settings, Selection())[0].key

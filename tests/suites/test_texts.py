@@ -116,3 +116,9 @@ def test_truncated_gz_is_a_one_line_error(tmp_path: Path) -> None:
 def test_no_source_is_an_error() -> None:
     with pytest.raises(ValueError, match="names no source"):
         read_documents([], TEXT)
+
+
+def test_dictionaries_are_read_where_they_are_installed(tmp_path: Path) -> None:
+    dictionary = tmp_path / "words.dict.dz"
+    dictionary.write_bytes(gzip.compress(b"abacus\n  a frame with beads\n\n"))
+    assert read_documents([str(dictionary)], TEXT)[0].text.startswith("abacus")
