@@ -9,6 +9,7 @@ import pytest
 
 from suites.catalog import load_suite, resolve_settings
 from suites.degradation import SeedRows, compare_pair
+from suites.experiment import Device
 from suites.pretrain import Pretrain, PretrainSettings
 from suites.recipes import build_recipe, recipe_sources
 from suites.replication import (
@@ -104,6 +105,13 @@ def test_every_recipe_of_the_study_is_in_a_suite_and_every_claim_among_its_lines
     lines = {line.recipe for line in study.lines}
     assert lines <= names
     assert {r for c in (*study.claims, *study.questions) for r in (c.recipe, c.than)} <= lines
+
+
+@pytest.mark.parametrize("profile", ["cpu", "cuda"])
+def test_suites_of_the_study_train_alike_so_that_common_cells_are_run_once(profile: Device) -> None:
+    suites = ("factorial", "ablation-rht", "ablation-sr")
+    found = [resolve_settings(load_suite(s), PretrainSettings, profile, []) for s in suites]
+    assert len({each.run_digest for each in found if isinstance(each, PretrainSettings)}) == 1
 
 
 def test_page_and_readme_hold_the_tables() -> None:
