@@ -54,6 +54,11 @@ class Treatment:
     signs: Tensor | None = None
     draws: Draws | None = None
 
+    @property
+    def has_factor(self) -> bool:
+        """Whether there is a factor: a tensor's scale, the inverse of a gain, or both."""
+        return self.format.is_two_level or (self.format.gain != 1.0 and self.draws is None)
+
 
 @dataclass(frozen=True)
 class Emulated:

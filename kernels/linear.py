@@ -1,14 +1,9 @@
 """QuantizedLinear: a linear layer whose three training GEMMs multiply quantised operands.
 
-    fprop   Y  = Q(X) Q(W)^T        dgrad   dX = Q(dY) Q(W)        wgrad   dW = Q(dY)^T Q(X)
-
-Each operand is quantised from the high-precision tensor, once per GEMM direction. The two
-directions of a tensor come from one pass over it: X and W leave their backward copies in the
-forward pass.
-Gradients pass straight through the quantisers, at the clamp limit too. A plain module with a plain
-autograd function on plain tensors: torch.compile, activation checkpointing, DDP and FSDP2 (which
-hands over the gathered weight) need not know of it. Randomness hangs on seed, step, layer, operand
-and position alone.
+The GEMMs are those of ``kernels.gemms``. Gradients pass straight through the quantisers, at the
+clamp limit too. A plain module with a plain autograd function on plain tensors: activation
+checkpointing, DDP and FSDP2 (which hands over the gathered weight) need not know of it, and
+torch.compile sees one operator, ``kernels.linear_op``.
 
 Shape suffixes: T tokens, K in-features, N out-features.
 """
@@ -22,22 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from formats import OPERANDS, Recipe
-from kernels.compiling import compiled_on_gpu
-from kernels.dispatch import emulate
+from formats import Recipe
 from kernels.emulate import Emulated, Treatment
-from kernels.hadamard import Hadamard, rotate
-from kernels.rounding import OPERAND_STREAMS, Draws
-
-# The contraction axis of each operand in its tensor's own layout: X [T, K], W [N, K], dY [T, N].
-CONTRACTION_AXIS = {
-    "x.fprop": 1,
-    "w.fprop": 1,
-    "dy.dgrad": 1,
-    "w.dgrad": 0,
-    "dy.wgrad": 0,
-    "x.wgrad": 0,
-}
+from kernels.gemms import Numerics, backward_gemms, forward_gemm
+from kernels.hadamard import Hadamard
+from kernels.linear_op import quantized_linear, register_recipe
 
 
 @dataclass(frozen=True)
@@ -76,6 +60,7 @@ class QuantizedLinear(nn.Linear):
         self.weight, self.bias = linear.weight, linear.bias
         self.train(linear.training)
         self.layer_name, self.index, self.recipe, self.seed = name, index, recipe, seed
+        self.recipe_name = register_recipe(recipe)
         self.observer: Observer | None = None
         self.token_offset = 0
         device = linear.weight.device
@@ -87,22 +72,29 @@ class QuantizedLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """[..., in_features] to [..., out_features], in the autocast dtype or else x's."""
         dtype = compute_dtype(x)
-        y = _QuantizedGemms.apply(x.to(dtype), self.weight, self)
+        x = x.to(dtype)
+        if torch.compiler.is_compiling() and self.observer is None:
+            names = self.recipe_name, self.seed, self.index, self.token_offset
+            y = quantized_linear(x, self.weight, self.step, self.signs, *names)[0]
+        else:
+            y = _QuantizedGemms.apply(x, self.weight, self)
         return y if self.bias is None else y + self.bias.to(dtype)
 
-    def treatment(self, operand: str) -> Treatment:
-        """What an operand goes through now, as of the layer's step."""
-        plan = self.recipe.operands[operand]
-        signs = None if plan.hadamard is None else self.signs
-        draws = self._draws(operand) if plan.rounding == "stochastic" else None
-        return Treatment(plan.format, CONTRACTION_AXIS[operand], signs, draws)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle, perhaps in another process."""
+        super().__setstate__(state)
+        register_recipe(self.recipe)
 
-    def _draws(self, operand: str) -> Draws:
-        stream = self.index * OPERAND_STREAMS + OPERANDS.index(operand)
-        offset = 0 if operand.startswith("w.") else self.token_offset
-        along_tokens = operand.endswith(".wgrad")
-        row, column = (0, offset) if along_tokens else (offset, 0)
-        return Draws(self.seed, self.step, stream, row, column)
+    @property
+    def numerics(self) -> Numerics:
+        """What the operands go through now, as of the layer's step."""
+        return Numerics(
+            self.recipe, self.signs, self.step, self.seed, self.index, self.token_offset
+        )
+
+    def treatment(self, operand: str) -> Treatment:
+        """What an operand goes through now."""
+        return self.numerics.treatment(operand)
 
     def extra_repr(self) -> str:
         """Shape, as nn.Linear shows it, and the recipe."""
@@ -113,9 +105,7 @@ class _QuantizedGemms(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, layer: QuantizedLinear) -> Tensor:
         x_TK = x.reshape(x.shape[:-1].numel(), x.shape[-1])
-        x_forward, x_backward = operands(layer, x_TK, x.dtype, "x.fprop", "x.wgrad")
-        w_forward, w_backward = operands(layer, weight, x.dtype, "w.fprop", "w.dgrad")
-        y_TN = multiply(x_forward, w_forward, x.dtype, transpose_right=True)
+        y_TN, x_backward, w_backward = forward_gemm(x_TK, weight, layer.numerics)
         if layer.observer is not None:
             layer.observer(layer, Multiplied("fprop", x_TK, weight, y_TN))
             ctx.observed = (x_TK, weight)
@@ -129,14 +119,14 @@ class _QuantizedGemms(torch.autograd.Function):
         dy_TN = grads[0].reshape(grads[0].shape[:-1].numel(), grads[0].shape[-1])
         layer: QuantizedLinear = ctx.layer
         x_values, w_values = ctx.saved_tensors
-        dy_rows, dy_columns = operands(layer, dy_TN, dy_TN.dtype, "dy.dgrad", "dy.wgrad")
-        dx_TK = dw_NK = None
-        if ctx.needs_input_grad[0]:
-            dx_TK = multiply(dy_rows, Emulated(w_values, ctx.w_factor), dy_TN.dtype)
-        if ctx.needs_input_grad[1]:
-            dw_NK = multiply(
-                dy_columns, Emulated(x_values, ctx.x_factor), dy_TN.dtype, transpose_left=True
-            ).to(layer.weight.dtype)
+        dx_TK, dw_NK = backward_gemms(
+            dy_TN,
+            Emulated(x_values, ctx.x_factor),
+            Emulated(w_values, ctx.w_factor),
+            layer.numerics,
+            ctx.needs_input_grad[:2],
+        )
+        dw_NK = None if dw_NK is None else dw_NK.to(layer.weight.dtype)
         if layer.observer is not None:
             x_TK, weight = ctx.observed
             if dx_TK is not None:
@@ -144,53 +134,6 @@ class _QuantizedGemms(torch.autograd.Function):
             if dw_NK is not None:
                 layer.observer(layer, Multiplied("wgrad", dy_TN, x_TK, dw_NK))
         return None if dx_TK is None else dx_TK.view(ctx.x_shape), dw_NK, None
-
-
-def operands(
-    layer: QuantizedLinear, tensor: Tensor, dtype: torch.dtype, *names: str
-) -> list[Emulated]:
-    """The named operands of one tensor, as GEMMs in this dtype take them."""
-    treatments = [layer.treatment(name) for name in names]
-    quantised = [t for t in treatments if not t.format.is_high_precision]
-    emulated = iter(emulate(tensor, quantised, dtype)) if quantised else iter(())
-    return [
-        high_precision(tensor, t) if t.format.is_high_precision else next(emulated)
-        for t in treatments
-    ]
-
-
-def high_precision(tensor: Tensor, treatment: Treatment) -> Emulated:
-    """An operand that is not quantised; rotated if its partner in the GEMM is."""
-    if treatment.signs is None:
-        return Emulated(tensor, None)
-    along = tensor.movedim(treatment.axis, -1)
-    padding = -along.shape[-1] % treatment.signs.numel()
-    rotated = rotate(nn.functional.pad(along, (0, padding)), treatment.signs)
-    return Emulated(rotated.movedim(-1, treatment.axis), None)
-
-
-def multiply(
-    left: Emulated,
-    right: Emulated,
-    dtype: torch.dtype,
-    transpose_left: bool = False,
-    transpose_right: bool = False,
-) -> Tensor:
-    """The GEMM in the compute dtype with its factors in the epilogue."""
-    a = left.values.to(dtype).t() if transpose_left else left.values.to(dtype)
-    b = right.values.to(dtype).t() if transpose_right else right.values.to(dtype)
-    with torch.autocast(a.device.type, enabled=False):
-        product = a @ b
-    factors = [factor for factor in (left.factor, right.factor) if factor is not None]
-    if not factors:
-        return product
-    return _scale(product, factors[0] * factors[1] if len(factors) == 2 else factors[0])
-
-
-@compiled_on_gpu(dynamic=True)
-def _scale(product: Tensor, factor: Tensor) -> Tensor:
-    """The epilogue, in FP32: a factor rounded to BF16 would be a gain of its own, up to 0.4 %."""
-    return (product.float() * factor).to(product.dtype)
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:

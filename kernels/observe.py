@@ -52,6 +52,7 @@ def observe(model: nn.Module) -> Iterator[list[Observation]]:
         raise ValueError("there is no quantised layer to observe; convert the model first")
     records: list[Observation] = []
 
+    @torch.compiler.disable(reason="an observer works in eager mode")
     def record(layer: QuantizedLinear, multiplied: Multiplied) -> None:
         records.extend(_observations(layer, multiplied))
 

@@ -71,8 +71,8 @@ class Tile:
         return {**shape, "num_warps": self.warps, "enable_fp_fusion": False}
 
 
-# The fastest on an H200 (docs/measurements.md), by orientation, and whether any treatment rotates or
-# draws. A thread owns eight neighbours along rows, or a block of sixteen rows of a few columns.
+# The fastest on an H200 (docs/measurements.md), by orientation, and whether any treatment rotates
+# or draws. A thread owns eight neighbours along rows, or a block of sixteen rows of a few columns.
 WIDE = Tile(4, 1024, 4)
 FLAT = Tile(8, 256, 1)
 TALL = Tile(16, 128, 1, vector=4)
@@ -130,6 +130,7 @@ def emulate_kernel(
     seed_low_1, seed_high_1, step_1, stream_1, first_row_1, first_column_1, steps_1: tl.constexpr,
     R: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
 ):  # fmt: skip
+    """One tile of x through one or two treatments, whose arguments end in 0 and 1."""
     row0, column0 = origin(covered_columns, R, C)
     v: tl.constexpr = V if steps_0.axis == 0 else ROW_VECTOR
     tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, v)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kernels.linear import _scale
+from kernels.gemms import scale
 from suites.elementwise import cross_entropy, gated, rms_norm, rotate, split_heads
 from suites.models import rotary_tables
 
@@ -26,7 +26,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gated": (gated, (random(3, 16),)),
     "split_heads": (split_heads, (random(2, 6, 3 * 32), COSINE, SINE, 4)),
     "cross_entropy": (cross_entropy, (random(2, 2, 5), TARGETS)),
-    "scale": (_scale, (random(4, 4), torch.tensor(0.3))),
+    "scale": (scale, (random(4, 4), torch.tensor(0.3))),
 }
 
 

@@ -1,0 +1,133 @@
+"""The three GEMMs of a linear layer on quantised operands, as functions of plain tensors.
+
+    fprop   Y  = Q(X) Q(W)^T        dgrad   dX = Q(dY) Q(W)        wgrad   dW = Q(dY)^T Q(X)
+
+Each operand is quantised from the high-precision tensor, once per GEMM direction. The two
+directions of a tensor come from one pass over it: X and W leave their backward copies in the
+forward pass. Randomness hangs on seed, step, layer, operand and position alone.
+
+Shape suffixes: T tokens, K in-features, N out-features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from formats import OPERANDS, Recipe
+from kernels.compiling import compiled_on_gpu
+from kernels.dispatch import emulate
+from kernels.emulate import Emulated, Treatment
+from kernels.hadamard import rotate
+from kernels.rounding import OPERAND_STREAMS, Draws
+
+# The contraction axis of each operand in its tensor's own layout: X [T, K], W [N, K], dY [T, N].
+CONTRACTION_AXIS = {
+    "x.fprop": 1,
+    "w.fprop": 1,
+    "dy.dgrad": 1,
+    "w.dgrad": 0,
+    "dy.wgrad": 0,
+    "x.wgrad": 0,
+}
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """What the operands of one layer go through in one step.
+
+    Attributes:
+        signs: int8 [n] of the Hadamard transform, or None if the recipe has none.
+        step: int64 scalar, on the layer's device.
+        index: of the layer, which its random streams are numbered by.
+        token_offset: global index of the first token held here, a multiple of eight.
+    """
+
+    recipe: Recipe
+    signs: Tensor | None
+    step: Tensor
+    seed: int
+    index: int
+    token_offset: int = 0
+
+    def treatment(self, operand: str) -> Treatment:
+        """What an operand goes through."""
+        plan = self.recipe.operands[operand]
+        signs = None if plan.hadamard is None else self.signs
+        draws = self._draws(operand) if plan.rounding == "stochastic" else None
+        return Treatment(plan.format, CONTRACTION_AXIS[operand], signs, draws)
+
+    def _draws(self, operand: str) -> Draws:
+        stream = self.index * OPERAND_STREAMS + OPERANDS.index(operand)
+        offset = 0 if operand.startswith("w.") else self.token_offset
+        along_tokens = operand.endswith(".wgrad")
+        row, column = (0, offset) if along_tokens else (offset, 0)
+        return Draws(self.seed, self.step, stream, row, column)
+
+
+def forward_gemm(
+    x_TK: Tensor, w_NK: Tensor, numerics: Numerics
+) -> tuple[Tensor, Emulated, Emulated]:
+    """Y [T, N] in x's dtype, and the operands that wgrad and dgrad take of X and W."""
+    dtype = x_TK.dtype
+    x_forward, x_backward = operands(numerics, x_TK, dtype, "x.fprop", "x.wgrad")
+    w_forward, w_backward = operands(numerics, w_NK, dtype, "w.fprop", "w.dgrad")
+    return multiply(x_forward, w_forward, dtype, transpose_right=True), x_backward, w_backward
+
+
+def backward_gemms(
+    dy_TN: Tensor, x: Emulated, w: Emulated, numerics: Numerics, needed: tuple[bool, bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients dX [T, K] and dW [N, K] in dy's dtype, each None unless it is needed."""
+    dtype = dy_TN.dtype
+    dy_rows, dy_columns = operands(numerics, dy_TN, dtype, "dy.dgrad", "dy.wgrad")
+    dx_TK = multiply(dy_rows, w, dtype) if needed[0] else None
+    dw_NK = multiply(dy_columns, x, dtype, transpose_left=True) if needed[1] else None
+    return dx_TK, dw_NK
+
+
+def operands(numerics: Numerics, tensor: Tensor, dtype: torch.dtype, *names: str) -> list[Emulated]:
+    """The named operands of one tensor, as GEMMs in this dtype take them."""
+    treatments = [numerics.treatment(name) for name in names]
+    quantised = [t for t in treatments if not t.format.is_high_precision]
+    emulated = iter(emulate(tensor, quantised, dtype)) if quantised else iter(())
+    return [
+        high_precision(tensor, t) if t.format.is_high_precision else next(emulated)
+        for t in treatments
+    ]
+
+
+def high_precision(tensor: Tensor, treatment: Treatment) -> Emulated:
+    """An operand that is not quantised; rotated if its partner in the GEMM is."""
+    if treatment.signs is None:
+        return Emulated(tensor, None)
+    along = tensor.movedim(treatment.axis, -1)
+    padding = -along.shape[-1] % treatment.signs.numel()
+    rotated = rotate(nn.functional.pad(along, (0, padding)), treatment.signs)
+    return Emulated(rotated.movedim(-1, treatment.axis), None)
+
+
+def multiply(
+    left: Emulated,
+    right: Emulated,
+    dtype: torch.dtype,
+    transpose_left: bool = False,
+    transpose_right: bool = False,
+) -> Tensor:
+    """The GEMM in the compute dtype with its factors in the epilogue."""
+    a = left.values.to(dtype).t() if transpose_left else left.values.to(dtype)
+    b = right.values.to(dtype).t() if transpose_right else right.values.to(dtype)
+    with torch.autocast(a.device.type, enabled=False):
+        product = a @ b
+    factors = [factor for factor in (left.factor, right.factor) if factor is not None]
+    if not factors:
+        return product
+    return scale(product, factors[0] * factors[1] if len(factors) == 2 else factors[0])
+
+
+@compiled_on_gpu(dynamic=True)
+def scale(product: Tensor, factor: Tensor) -> Tensor:
+    """The epilogue, in FP32: a factor rounded to BF16 would be a gain of its own, up to 0.4 %."""
+    return (product.float() * factor).to(product.dtype)
