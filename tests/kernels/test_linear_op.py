@@ -1,4 +1,4 @@
-"""The layer inside torch.compile: one graph, the eager layer's numbers, fresh draws at each step."""
+"""The layer inside torch.compile: one graph, the eager numbers, fresh draws at each step."""
 
 from __future__ import annotations
 

@@ -74,6 +74,29 @@ def test_a_wrong_kernel_is_not_timed(monkeypatch, tmp_path) -> None:
         list(KernelSpeed().run(cell, Context("cpu", "cpu", tmp_path, tmp_path)))
 
 
+@pytest.mark.parametrize("name", ["nvfp4", "ufp4", "bf16"])
+def test_layers_of_every_recipe_are_checked_operand_by_operand(name: str, monkeypatch) -> None:
+    """Recipes that keep a model's first or last blocks too: there is only one layer here."""
+    from kernels import linear
+
+    config = {"operation": "linear", "recipe": name, "shape": [64, 32, 48], "inputs": 1}
+    if name == "bf16":
+        with pytest.raises(ValueError, match="quantises nothing"):
+            make_case(config, "cpu")
+        return
+    case = make_case(config, "cpu")
+    case.check()
+    true = linear.forward_gemm
+
+    def wrong(*arguments):
+        y, *saved = true(*arguments)
+        return y + 0.01, *saved
+
+    monkeypatch.setattr(linear, "forward_gemm", wrong)
+    with pytest.raises(ValueError, match="not the product of its operands"):
+        case.check()
+
+
 def test_B94_a_time_below_the_floor_is_an_error() -> None:
     check_floor(30.0, 31.0, "quantise")
     with pytest.raises(ValueError, match="below the floor"):
