@@ -153,6 +153,14 @@ def gemm_piece(device: Device, gemm: Gemm, a: BlockFormat, b: BlockFormat) -> Pi
     return Piece(name, 2.0 * gemm.macs, rate, float(moved), gemm.linear.copies)
 
 
+def layer_pieces(device: Device, linear: Linear, recipe: Recipe) -> Iterator[Piece]:
+    """Forward and backward of a linear layer: its three GEMMs, and quantising their operands."""
+    for gemm in linear.gemms:
+        left, right = (recipe.operands[name].format for name in GEMM_OPERANDS[gemm.name])
+        yield gemm_piece(device, gemm, left, right)
+    yield from _quantise_pieces(device, linear, recipe)
+
+
 def operand_bytes(device: Device, fmt: BlockFormat, shape: tuple[int, int], rate: str) -> int:
     """Bytes of an operand as the matrix unit reads it: codes and scales, or decoded BF16."""
     path = device.route(fmt).path
@@ -173,10 +181,7 @@ def _linear_pieces(device: Device, model: ModelShape, recipe: Recipe) -> Iterato
             plain = _high_precision()
             yield from (gemm_piece(device, gemm, plain, plain) for gemm in high.gemms)
         if low.copies:
-            for gemm in low.gemms:
-                left, right = (recipe.operands[name].format for name in GEMM_OPERANDS[gemm.name])
-                yield gemm_piece(device, gemm, left, right)
-            yield from _quantise_pieces(device, low, recipe)
+            yield from layer_pieces(device, low, recipe)
 
 
 def _kept_share(model: ModelShape, recipe: Recipe) -> float:
