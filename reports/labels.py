@@ -25,6 +25,7 @@ LABELS = {
     "ci_low": Label("interval, low", "+.2f"),
     "degradation_percent": Label("loss degradation", "+.2f"),
     "delay_ps": Label("delay", ",.0f"),
+    "elements": Label("elements", ",.0f"),
     "energy_fj_per_mac": Label("energy per MAC", ",.2f"),
     "energy_joules": Label("energy", ",.0f"),
     "error_percent": Label("model's error", "+.1f"),
@@ -62,6 +63,7 @@ LABELS = {
     "uniform_fj_per_mac": Label("energy per MAC, random codes", ",.2f"),
     "utilisation": Label("bucket utilisation", ".3f"),
     "validation_loss": Label("validation loss", ".4f"),
+    "vectors": Label("vectors", ",.0f"),
 }
 
 

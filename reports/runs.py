@@ -14,6 +14,7 @@ from typing import Any
 from suites.rows import Row
 
 RECIPES = ("recipe", "baseline")
+GRID = "grid"
 
 
 def merge(runs: Mapping[str, Sequence[Row]]) -> list[Row]:
@@ -21,10 +22,15 @@ def merge(runs: Mapping[str, Sequence[Row]]) -> list[Row]:
 
     Rows that are equal in every respect are one row.
     """
-    unique = {row.to_json(): (name, row) for name, rows in runs.items() for row in rows}
+    unique = {_identity(row): (name, row) for name, rows in runs.items() for row in rows}
     if not _clash(unique.values()):
         return [row for _, row in unique.values()]
     return [_named(row, name) for name, row in unique.values()]
+
+
+def _identity(row: Row) -> str:
+    """What makes a row the same row; a grid is a grid whichever cell told of it."""
+    return (row.model_copy(update={"key": ""}) if row.kind == GRID else row).to_json()
 
 
 def _clash(rows: Iterable[tuple[str, Row]]) -> bool:

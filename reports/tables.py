@@ -160,6 +160,15 @@ KERNELS = View(
     ("time_us", "spread", "bytes_per_second", "ratio_to_roof"),
     ("path", "reason"),
 )
+CONFORMANCE = View(
+    "conformance",
+    "conformance",
+    "Conformance vectors, by format",
+    ("format",),
+    ("vectors", "elements"),
+    ("file", "sha256"),
+    "Files lie in the run folder; `--check FILE` compares somebody's answers with them.",
+)
 DEVICES = View(
     "devices",
     "device",

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from formats import BlockFormat, load_format
 from suites.experiment import Cell, Context, Selection
+from suites.grid_rows import grid_rows
 from suites.rows import Quantity, Row, emulated
 
 Distribution = Literal["gaussian", "laplace", "student-t", "outliers", "swiglu"]
@@ -72,9 +73,10 @@ class Bias:
         ]
 
     def run(self, cell: Cell, context: Context) -> Iterable[Row]:
-        """One row per distribution and Hadamard size."""
+        """The format's grid, then one row per distribution and Hadamard size."""
         settings = settings_of(cell)
         fmt = load_format(cell.config["format"])
+        yield from grid_rows([fmt])
         pairs = [(d, size) for d in settings.distributions for size in settings.hadamards]
         for done, (distribution, size) in enumerate(pairs):
             context.progress(done, len(pairs), f"{fmt.name} {distribution} {size}")

@@ -65,8 +65,8 @@ class Conformance:
             kind=self.kind,
             config={"format": fmt.name},
             values={
-                "vectors": emulated(len(records), "vectors"),
-                "elements": emulated(elements, "elements"),
+                "vectors": emulated(len(records), "1"),
+                "elements": emulated(elements, "1"),
             },
             facts={
                 "file": path.relative_to(context.run_dir).as_posix(),

@@ -2,8 +2,9 @@
 
 A cell is one format (with the plain recipe) or one recipe; a first cell has what does not depend on
 the format: the devices' published figures, the published area model's reproduction, units that do
-two grids, and the throughput model beside measured times. Nothing here is measured by this suite:
-origins are "published" and "modelled", and every constant's source is in its note.
+two grids, and the throughput model beside measured times. This suite measures nothing: origins are
+"published" and "modelled", every constant's source is in its note, and the times that the model is
+compared with come from a file that says where they were taken.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hwmodels.synthesis import tool_version
 from hwmodels.workload import ModelShape, list_models, load_model
 from suites import circuit_rows, hardware_rows
 from suites.experiment import Cell, Context, Selection
+from suites.grid_rows import grid_rows
 from suites.recipes import build_recipe
 from suites.rows import Row
 from suites.sizes import SIZES
@@ -103,7 +105,8 @@ class Hardware:
 
 
 def recipe_rows(recipe: Recipe, settings: HardwareSettings) -> Iterator[Row]:
-    """Area, circuit, throughput and energy of a recipe's format."""
+    """Grid, area, circuit, throughput and energy of a recipe's format."""
+    yield from grid_rows(operand.format for operand in recipe.operands.values())
     fmt = hardware_rows.main_format(recipe)
     if not fmt.is_high_precision:
         yield from circuit_rows.area_rows(fmt)

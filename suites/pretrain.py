@@ -24,6 +24,7 @@ from formats import Recipe
 from suites.corpus import CorpusSettings, digest_documents
 from suites.degradation import compare_recipes, summarise_fidelity
 from suites.experiment import Cell, Context, Selection
+from suites.grid_rows import grid_rows
 from suites.recipes import RecipeEntry, build_recipe, recipe_sources, refuse_equal_names
 from suites.rows import Row
 from suites.schedule import TrainingSettings
@@ -132,12 +133,13 @@ class Pretrain:
         ]
 
     def run(self, cell: Cell, context: Context) -> Iterable[Row]:
-        """Train one model; a training row, then the fidelity rows."""
+        """Train one model; its formats' grids, a training row, then the fidelity rows."""
         from suites.pretrain_cell import PretrainCell
 
         recipe = build_recipe(cell.config)
         settings = settings_of(cell)
-        return PretrainCell(settings, recipe, cell, context).run()
+        yield from grid_rows(operand.format for operand in recipe.operands.values())
+        yield from PretrainCell(settings, recipe, cell, context).run()
 
     def estimate_seconds(self, cell: Cell) -> float:
         """From operation counts and an assumed rate."""

@@ -8,21 +8,24 @@ from reports.section import Figure, Json, Section
 from reports.select import of_kind
 from reports.style import Look, axis, looks, plain
 from reports.table import Column, Table, text_cell
+from reports.tables import CONFORMANCE
 from suites.rows import Row
 
 SHADES = (0.45, 0.2)
 
 
 def section(rows: Sequence[Row]) -> Section:
-    """All grids in one plot."""
+    """All grids in one plot, and the vectors that say how to round to them."""
     found = [row for row in of_kind(rows, "grid") if len(row.facts.get("levels") or ()) > 1]
+    # Every cell that involves a format says what its grid is.
+    found = list({(str(row.config), tuple(row.facts["levels"])): row for row in found}.values())
     figure = grid_figure(found, looks(rows)) if found else None
     return Section(
         "grids",
         "The grids",
         "A block's scale maps its largest magnitude to the end of the grid. A wide bin means a "
         "large error there; a level off the middle of its bin pulls values to one side.",
-        (figure,) if figure else (),
+        tuple(part for part in (figure, CONFORMANCE.table(rows)) if part),
         "--suite hardware",
     )
 

@@ -17,7 +17,7 @@ def measure(path: Path, **settings: object) -> dict[tuple[str, str, object], Row
     experiment = Bias()
     cells = experiment.cells(BiasSettings(**settings), Selection())  # type: ignore[arg-type]
     context = Context("cpu", "cpu", path, path)
-    rows = [row for cell in cells for row in experiment.run(cell, context)]
+    rows = [row for cell in cells for row in experiment.run(cell, context) if row.kind == "bias"]
     return {(r.config["format"], r.config["distribution"], r.config["hadamard"]): r for r in rows}
 
 
