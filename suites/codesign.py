@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,8 +28,9 @@ from hwmodels.throughput import step_time
 from suites import circuit_rows, hardware_rows
 from suites.experiment import Cell, Context, Selection
 from suites.hardware import check_grid, model_shape
+from suites.recipes import build_recipe
 from suites.rows import Quantity, Row, modelled
-from suites.store import read_run
+from suites.store import RESULTS, read_attempts, read_run
 
 QUALITIES = ("loss_degradation", "sqnr_db")
 COSTS = ("area", "energy", "step_time")
@@ -72,9 +73,9 @@ class Codesign:
             )
         hardware_rows.load_devices(settings.devices)
         model_shape(settings.model)
-        known = load_tables()
-        if unknown := [name for name in settings.libraries if name not in known]:
-            raise ValueError(f"unknown circuit table '{unknown[0]}'; there are {', '.join(known)}")
+        tables = load_tables()
+        if unknown := [name for name in settings.libraries if name not in tables]:
+            raise ValueError(f"unknown circuit table '{unknown[0]}'; there are {', '.join(tables)}")
         recipes = quality_of(settings)
         if selection.recipes:
             recipes = {name: recipes[name] for name in selection.recipes if name in recipes}
@@ -82,7 +83,8 @@ class Codesign:
             raise ValueError(
                 f"{', '.join(settings.quality)}: no recipe with a loss or an SQNR in it"
             )
-        digests = tuple(find_recipe(name).digest for name in recipes)
+        known = recipes_in(settings.quality)
+        digests = tuple(find_recipe(name, known).digest for name in recipes)
         config = {**settings.model_dump(mode="json"), "recipes": list(recipes)}
         return [Cell(self.kind, f"{len(recipes)} recipes", config, digests)]
 
@@ -93,8 +95,9 @@ class Codesign:
             {key: value for key, value in cell.config.items() if key in names}
         )
         quality = quality_of(settings)
+        known = recipes_in(settings.quality)
         points = [
-            _point(name, quality[name], device, library, settings)
+            _point(find_recipe(name, known), quality[name], device, library, settings.model)
             for device in hardware_rows.load_devices(settings.devices)
             for library in settings.libraries
             for name in cell.config["recipes"]
@@ -140,12 +143,29 @@ def _is_output(row: Row) -> bool:
     return is_output and row.config.get("layer") != "all"
 
 
-def find_recipe(name: str) -> Recipe:
-    """A recipe by the name that rows carry: a recipe, recipe+format, or a format's plain recipe.
+def recipes_in(folders: Sequence[str]) -> dict[str, Recipe]:
+    """The recipes that the cells of runs were of, by name; those written on the spot included.
+
+    Raises:
+        ValueError: a cell's recipe names a format that is not known here.
+    """
+    ends = [
+        attempt.end.config
+        for folder in folders
+        for attempt in read_attempts(Path(folder) / RESULTS).values()
+    ]
+    recipes = [build_recipe(config) for config in ends if config.get("recipe")]
+    return {recipe.name: recipe for recipe in recipes}
+
+
+def find_recipe(name: str, known: Mapping[str, Recipe]) -> Recipe:
+    """A recipe by the name that rows carry: a run's, a library's, recipe+format, a format's plain.
 
     Raises:
         ValueError: neither is known here.
     """
+    if name in known:
+        return known[name]
     first, _, second = name.partition("+")
     if second:
         return load_recipe(first).with_format(load_format(second))
@@ -200,18 +220,13 @@ def _coordinates(row: Row, quality: str | None) -> list[float] | None:
 
 
 def _point(
-    name: str,
-    quality: dict[str, Quantity],
-    device: Device,
-    library: str,
-    settings: CodesignSettings,
+    recipe: Recipe, quality: dict[str, Quantity], device: Device, library: str, model: str
 ) -> Row:
-    recipe = find_recipe(name)
     fmt = hardware_rows.main_format(recipe)
     try:
         check_grid(recipe)
-        step = step_time(device, model_shape(settings.model), recipe)
-        time = modelled(step.seconds * 1e3, "ms", f"{settings.model} on {device.name}")
+        step = step_time(device, model_shape(model), recipe)
+        time = modelled(step.seconds * 1e3, "ms", f"{model} on {device.name}")
         facts = {
             "path": sorted({route.path for route in step.routes.values()}),
             "bound": step.bound,
@@ -222,7 +237,12 @@ def _point(
     missing = {quality_name: _missing(quality_name) for quality_name in QUALITIES}
     return Row(
         kind="codesign",
-        config={"format": fmt.name, "recipe": name, "device": device.name, "library": library},
+        config={
+            "format": fmt.name,
+            "recipe": recipe.name,
+            "device": device.name,
+            "library": library,
+        },
         values={**missing, **quality, "area": area, "energy": energy, "step_time": time},
         facts=facts,
     )

@@ -2,7 +2,14 @@ import json
 
 import pytest
 
-from suites.codesign import Codesign, CodesignSettings, dominates, find_recipe, mark_front
+from suites.codesign import (
+    Codesign,
+    CodesignSettings,
+    dominates,
+    find_recipe,
+    mark_front,
+    recipes_in,
+)
 from suites.experiment import Context, Selection
 from suites.rows import Row, emulated, modelled
 
@@ -89,9 +96,22 @@ def test_dominance_needs_something_better():
 
 
 def test_names_of_rows_become_recipes():
-    assert find_recipe("ufp4").name == "ufp4"
-    assert find_recipe("ufp4+nvint4").name == "ufp4+nvint4"
-    assert find_recipe("mxint4").operands["x.fprop"].hadamard is None
+    assert find_recipe("ufp4", {}).name == "ufp4"
+    assert find_recipe("ufp4+nvint4", {}).name == "ufp4+nvint4"
+    assert find_recipe("mxint4", {}).operands["x.fprop"].hadamard is None
+
+
+def test_recipes_written_on_the_spot_are_found_in_the_run():
+    known = recipes_in(["results/ufp4-replication"])
+    rotated = find_recipe("e2m1-rht-all", known)
+    assert rotated.operands["x.fprop"].hadamard == 16
+
+
+def test_a_committed_run_gives_a_front():
+    rows = run("results/ufp4-replication", devices=["b200-uniform"])
+    named = {row.config["recipe"] for row in rows}
+    assert {"e2m1-ref", "ufp4", "e2m1-rht-all"} <= named and "bf16" not in named
+    assert any(row.facts["on_front"] for row in rows)
 
 
 @pytest.mark.parametrize(
