@@ -2,6 +2,7 @@
 
 from kernels.convert import Conversion, convert
 from kernels.fidelity import Fidelity, bucket_utilisation, fidelity
+from kernels.grouped import GroupedLinear
 from kernels.hadamard import Hadamard
 from kernels.linear import QuantizedLinear
 from kernels.observe import Observation, observe
@@ -14,6 +15,7 @@ __all__ = [
     "Counters",
     "Draws",
     "Fidelity",
+    "GroupedLinear",
     "Hadamard",
     "Observation",
     "QuantizedLinear",

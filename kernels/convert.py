@@ -22,8 +22,13 @@ import torch
 from torch import nn
 
 from formats import Recipe
-from kernels.linear import QuantizedLinear, hadamard_signs
+from kernels.gemms import hadamard_signs
+from kernels.grouped import GroupedLinear, QuantizedGroupedLinear
+from kernels.linear import QuantizedLinear
 
+# What is swapped, and what for.
+Plain = nn.Linear | GroupedLinear
+Converted = QuantizedLinear | QuantizedGroupedLinear
 ROLES = ("embedding", "head", "norm", "router")
 ROUTER_NAMES = ("router", "gate")
 WRAPPERS = re.compile(
@@ -44,12 +49,12 @@ class Conversion:
     seed: int
     converted: tuple[str, ...]
     kept: dict[str, str]
-    layers: tuple[QuantizedLinear, ...]
+    layers: tuple[Converted, ...]
 
     @property
     def gemms(self) -> int:
         """Number of quantised GEMMs in a training step."""
-        return 3 * len(self.layers)
+        return 3 * sum(count_gemms(layer) for layer in self.layers)
 
     @property
     def path(self) -> str:
@@ -101,15 +106,17 @@ def convert(model: nn.Module, recipe: Recipe, seed: int = 0) -> nn.Module:
             weights that are not linear layers.
     """
     linears = _linear_layers(model)
-    if any(isinstance(linear, QuantizedLinear) for linear in linears.values()):
+    if any(isinstance(linear, Converted) for linear in linears.values()):
         raise ValueError("the model is already converted; convert a fresh copy for another recipe")
     kept = _kept(model, linears, recipe)
-    swaps: dict[nn.Linear, QuantizedLinear] = {}
+    swaps: dict[Plain, Converted] = {}
+    index = 0
     if not recipe.is_high_precision:
         _refuse_bare_experts(model, recipe)
         for name, linear in linears.items():
             if name not in kept and linear not in swaps:
-                swaps[linear] = QuantizedLinear(linear, name, len(swaps), recipe, seed)
+                swaps[linear] = _quantise(linear, name, index, recipe, seed)
+                index += count_gemms(linear)
         if not swaps:
             raise ValueError(f"recipe '{recipe.name}' would convert nothing in this model")
     converted = tuple(name for name in linears if name not in kept and swaps)
@@ -120,26 +127,37 @@ def convert(model: nn.Module, recipe: Recipe, seed: int = 0) -> nn.Module:
     return model
 
 
-def _linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
+def count_gemms(layer: nn.Module) -> int:
+    """GEMMs in a layer's forward pass: one, or one for each expert."""
+    return layer.experts if isinstance(layer, GroupedLinear) else 1
+
+
+def _quantise(linear: Plain, name: str, index: int, recipe: Recipe, seed: int) -> Converted:
+    if isinstance(linear, GroupedLinear):
+        return QuantizedGroupedLinear(linear, name, index, recipe, seed)
+    return QuantizedLinear(linear, name, index, recipe, seed)
+
+
+def _linear_layers(model: nn.Module) -> dict[str, Plain]:
     """Linear layers by path without wrappers; a shared layer is listed at each of its places."""
     modules = model.named_modules(remove_duplicate=False)
-    return {_clean(path): m for path, m in modules if isinstance(m, nn.Linear)}
+    return {_clean(path): m for path, m in modules if isinstance(m, Plain)}
 
 
 def _clean(path: str) -> str:
     return WRAPPERS.sub("", path).lstrip(".")
 
 
-def _swap(model: nn.Module, swaps: dict[nn.Linear, QuantizedLinear]) -> nn.Module:
+def _swap(model: nn.Module, swaps: dict[Plain, Converted]) -> nn.Module:
     # At every place of a shared layer, which named_children would show once.
     for path, child in list(model.named_modules(remove_duplicate=False)):
         parent, _, name = path.rpartition(".")
-        if name and isinstance(child, nn.Linear) and child in swaps:
+        if name and isinstance(child, Plain) and child in swaps:
             setattr(model.get_submodule(parent), name, swaps[child])
-    return swaps.get(model, model) if isinstance(model, nn.Linear) else model
+    return swaps.get(model, model) if isinstance(model, Plain) else model
 
 
-def _kept(model: nn.Module, linears: dict[str, nn.Linear], recipe: Recipe) -> dict[str, str]:
+def _kept(model: nn.Module, linears: dict[str, Plain], recipe: Recipe) -> dict[str, str]:
     kept: dict[str, str] = {}
     for entry in recipe.keep:
         if entry in ROLES:
@@ -162,7 +180,7 @@ def _matches(name: str, pattern: str) -> bool:
     return any(fnmatch.fnmatchcase(p, pattern) for p in prefixes) or pattern == parts[-1]
 
 
-def _has_role(model: nn.Module, linears: dict[str, nn.Linear], name: str, role: str) -> bool:
+def _has_role(model: nn.Module, linears: dict[str, Plain], name: str, role: str) -> bool:
     linear = linears[name]
     if role == "head":
         embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding)]
@@ -177,7 +195,7 @@ def _has_role(model: nn.Module, linears: dict[str, nn.Linear], name: str, role: 
     return False
 
 
-def _edge_blocks(model: nn.Module, linears: dict[str, nn.Linear], recipe: Recipe) -> dict[str, str]:
+def _edge_blocks(model: nn.Module, linears: dict[str, Plain], recipe: Recipe) -> dict[str, str]:
     """Layers of the first and last transformer blocks, as shares rounded up to whole blocks."""
     if not recipe.keep_first and not recipe.keep_last:
         return {}
@@ -209,14 +227,14 @@ def _block_list(model: nn.Module, recipe: Recipe) -> tuple[str, int]:
 
 def _refuse_bare_experts(model: nn.Module, recipe: Recipe) -> None:
     for name, parameter in model.named_parameters():
-        inside_linear = name.endswith(("weight", "bias")) and parameter.dim() <= 2
-        if parameter.dim() == 3 and not inside_linear and not _is_convolution(model, name):
+        if parameter.dim() == 3 and not _is_known(model, name):
             raise ValueError(
                 f"'{name}' {tuple(parameter.shape)} looks like stacked expert weights, which "
-                f"recipe '{recipe.name}' cannot convert; hold experts as linear layers"
+                f"recipe '{recipe.name}' cannot convert; hold experts as linear layers or in a "
+                "GroupedLinear"
             )
 
 
-def _is_convolution(model: nn.Module, parameter_name: str) -> bool:
+def _is_known(model: nn.Module, parameter_name: str) -> bool:
     owner = model.get_submodule(parameter_name.rpartition(".")[0])
-    return isinstance(owner, torch.nn.modules.conv._ConvNd)
+    return isinstance(owner, torch.nn.modules.conv._ConvNd | GroupedLinear)

@@ -20,7 +20,7 @@ from formats import OPERANDS, Recipe
 from kernels.compiling import compiled_on_gpu
 from kernels.dispatch import emulate
 from kernels.emulate import Emulated, Treatment
-from kernels.hadamard import rotate
+from kernels.hadamard import Hadamard, rotate
 from kernels.rounding import OPERAND_STREAMS, Draws
 
 # The contraction axis of each operand in its tensor's own layout: X [T, K], W [N, K], dY [T, N].
@@ -131,3 +131,18 @@ def multiply(
 def scale(product: Tensor, factor: Tensor) -> Tensor:
     """The epilogue, in FP32: a factor rounded to BF16 would be a gain of its own, up to 0.4 %."""
     return (product.float() * factor).to(product.dtype)
+
+
+def compute_dtype(x: Tensor) -> torch.dtype:
+    """What a linear layer computes in: the autocast dtype where autocast is on, else x's own."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def hadamard_signs(recipe: Recipe, seed: int, step: int) -> Tensor | None:
+    """The recipe's sign vector, int8 [n], or None; a step matters only to signs drawn per step."""
+    sizes = {plan.hadamard for plan in recipe.operands.values() if plan.hadamard is not None}
+    if not sizes:
+        return None
+    drawn_at = step if recipe.signs == "step" else 0
+    return torch.tensor(Hadamard.from_seed(sizes.pop(), seed, drawn_at).signs, dtype=torch.int8)

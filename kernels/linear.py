@@ -19,8 +19,13 @@ from torch import Tensor, nn
 
 from formats import Recipe
 from kernels.emulate import Emulated, Treatment
-from kernels.gemms import Numerics, backward_gemms, forward_gemm
-from kernels.hadamard import Hadamard
+from kernels.gemms import (
+    Numerics,
+    backward_gemms,
+    compute_dtype,
+    forward_gemm,
+    hadamard_signs,
+)
 from kernels.linear_op import quantized_linear, register_recipe
 
 
@@ -134,18 +139,3 @@ class _QuantizedGemms(torch.autograd.Function):
             if dw_NK is not None:
                 layer.observer(layer, Multiplied("wgrad", dy_TN, x_TK, dw_NK))
         return None if dx_TK is None else dx_TK.view(ctx.x_shape), dw_NK, None
-
-
-def compute_dtype(x: Tensor) -> torch.dtype:
-    """What a linear layer computes in: the autocast dtype where autocast is on, else x's own."""
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-
-
-def hadamard_signs(recipe: Recipe, seed: int, step: int) -> Tensor | None:
-    """The recipe's sign vector, int8 [n], or None; a step matters only to signs drawn per step."""
-    sizes = {plan.hadamard for plan in recipe.operands.values() if plan.hadamard is not None}
-    if not sizes:
-        return None
-    drawn_at = step if recipe.signs == "step" else 0
-    return torch.tensor(Hadamard.from_seed(sizes.pop(), seed, drawn_at).signs, dtype=torch.int8)

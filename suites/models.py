@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kernels.linear import compute_dtype
+from kernels.gemms import compute_dtype
 from suites.elementwise import gated, rms_norm, split_heads
 from suites.sizes import ModelConfig
 

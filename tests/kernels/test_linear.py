@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from formats import OPERANDS, Recipe, list_recipes, load_format, load_recipe, plain_recipe
 from kernels import Hadamard, QuantizedLinear, convert, quantize
-from kernels.linear import compute_dtype, hadamard_signs
+from kernels.gemms import compute_dtype, hadamard_signs
 
 QUANTISING = [
     entry.name for entry in list_recipes() if not load_recipe(entry.name).is_high_precision
