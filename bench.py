@@ -179,6 +179,11 @@ def show_lists(kinds: Sequence[str]) -> int:
             for entry in listings[kind]()
         ]
         print(f"{kind}\n{tabulate(entries, tablefmt='plain')}\n")
+    if tuple(kinds) == ("devices",):
+        # Only when asked for devices alone: it takes torch, which takes seconds.
+        from suites.paths import path_table
+
+        print(path_table())
     return OK
 
 

@@ -54,7 +54,7 @@ def gemm_path(fmt: BlockFormat, target: str) -> Path:
     instruction = INSTRUCTIONS[target].get(operands)
     if instruction is None:
         return _emulated(f"{target} has no instruction for {operands[0]} with {operands[1]} scales")
-    return Path(instruction, "native", f"{target} multiplies '{fmt.name}' in its matrix unit")
+    return Path(instruction, "native", "a matrix unit multiplies these operands")
 
 
 def quantise_path(target: str) -> Path:
