@@ -54,7 +54,7 @@ LABELS = {
     "sqnr_db": Label("SQNR", ".2f"),
     "sqnr_db_standard_error": Label("SQNR, standard error"),
     "step_ratio": Label("step time ratio", ".2f"),
-    "step_seconds": Label("step time", ".3f"),
+    "step_seconds": Label("step time", ".4f"),
     "step_time": Label("step time"),
     "tail_train_loss": Label("training loss, tail", ".4f"),
     "tdp_w": Label("TDP", ",.0f"),

@@ -20,6 +20,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#B
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star", "hexagon", "triangle-down")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 GAP = 0.06
+LEAST_SPAN = 0.1  # of an axis that does not start at zero, as a share of the largest value
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,16 @@ def panels(titles: Sequence[str], x: Json, y: Json, height: int, share: str = "x
 def axis_title(layout: Json, index: int, title: str, unit: str = "") -> None:
     """Name the x axis of one panel, where panels show different quantities."""
     layout[f"xaxis{_suffix(index)}"]["title"] = axis(title, unit)["title"]
+
+
+def axis_range(layout: Json, index: int, values: Sequence[float]) -> None:
+    """Show a panel's x values with room for their labels, and no difference larger than it is.
+
+    A tenth of the largest value is shown at least, so that costs equal to within a percent look so.
+    """
+    middle = (min(values) + max(values)) / 2
+    half = 0.9 * max(max(values) - min(values), LEAST_SPAN * max(map(abs, values)))
+    layout[f"xaxis{_suffix(index)}"]["range"] = [middle - half, middle + half]
 
 
 def in_panel(index: int) -> Json:

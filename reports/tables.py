@@ -183,7 +183,7 @@ THROUGHPUT = View(
     "Throughput per device",
     ("device", "model", "recipe", "format", "gemm"),
     ("time_us", "tokens_per_second"),
-    ("bound", "path", "optimiser"),
+    ("bound", "path", "basis", "optimiser"),
 )
 VALIDATION = View(
     "validation",

@@ -81,6 +81,7 @@ def throughput_rows(
             "path": sorted({route.path for route in step.routes.values()}),
             "reason": sorted({route.reason for route in step.routes.values()}),
             "optimiser": optimiser or "not included",
+            "basis": _basis(device),
             "parts": [f"{part} {share:.0%}" for part, share in _shares(step).items()],
         },
     )
@@ -197,8 +198,11 @@ def _shares(step: Step) -> dict[str, float]:
     }
 
 
+def _basis(device: Device) -> str:
+    if device.record.achievable:
+        return "fitted to measurements"
+    return "roofline, a lower bound on time"
+
+
 def _throughput_note(device: Device) -> str:
-    reached = (
-        "fitted to measurements" if device.record.achievable else "roofline, a lower bound on time"
-    )
-    return f"if built; {reached}" if device.is_what_if else reached
+    return f"if built; {_basis(device)}" if device.is_what_if else _basis(device)

@@ -31,12 +31,19 @@ def section(rows: Sequence[Row]) -> Section:
 
 
 def verdicts(rows: Sequence[Row]) -> list[Row]:
-    """The comparisons of the headline metric: against the baseline and, if few, of other pairs."""
+    """The comparisons of the headline metric: against the baseline, and of other pairs.
+
+    If those are many, only the ones against the first recipe of the run, its reference, are kept.
+    """
     found = of_kind(rows, "comparison")
     found = [row for row in found if row.config.get("metric") == METRIC] or found
     against = [row for row in found if row.config.get("baseline") in baselines(rows)]
     others = [row for row in found if row not in against]
-    return against + others if len(others) <= MOST_PAIRS else against
+    if len(others) > MOST_PAIRS:
+        others = [
+            row for row in others if names([row], "baseline") == names(others, "baseline")[:1]
+        ]
+    return against + others
 
 
 def statements(rows: Sequence[Row]) -> Sentences | None:

@@ -93,8 +93,18 @@ def device_figure(
         data,
         layout,
         View(quantity, found[0].kind, label(quantity).title, (), (quantity,)).table(found),
-        f"Model {models[0]}." if models else "",
+        " ".join(filter(None, (f"Model {models[0]}." if models else "", _bases(found)))),
     )
+
+
+def _bases(found: Sequence[Row]) -> str:
+    """Which devices' times rest on what: a bound must not be read beside a fit as its equal."""
+    devices: dict[str, list[str]] = {}
+    for row in found:
+        if basis := row.facts.get("basis"):
+            devices.setdefault(str(basis), []).extend(names([row], "device"))
+    said = [f"{', '.join(dict.fromkeys(named))}: {basis}" for basis, named in devices.items()]
+    return f"{'; '.join(said)}." if said else ""
 
 
 def _marks(name: str, group: Sequence[Row], quantity: str, look: Look, panel: int) -> Json:

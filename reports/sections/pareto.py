@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from reports.labels import label
 from reports.section import Figure, Json, Section
 from reports.select import names, of_kind, quantities
-from reports.style import Look, axis, axis_title, in_panel, looks, panels, plain
+from reports.style import Look, axis, axis_range, axis_title, in_panel, looks, panels, plain
 from reports.table import common_unit, number_cell
 from reports.tables import CODESIGN
 from suites.rows import Row
@@ -61,6 +61,7 @@ def pareto_figure(found: Sequence[Row], look: dict[str, Look]) -> Figure | None:
     for i, cost in enumerate(costs):
         priced = first_place(judged, cost)
         axis_title(layout, i, label(cost).title, common_unit(quantities(priced, cost)))
+        axis_range(layout, i, [v for q in quantities(priced, cost) if (v := q.value) is not None])
     better = "Down and to the left" if quality == "loss_degradation" else "Up and to the left"
     return Figure(
         "pareto",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from reports.section import Section, Sentences
+from reports.section import Section, Sentence, Sentences
 from reports.sections.circuits import part_figure
 from reports.select import names, of_kind
-from reports.table import number_cell
+from reports.table import Cell, number_cell
 from reports.tables import pivot
 from suites.rows import Row
 
@@ -47,19 +47,19 @@ def section(rows: Sequence[Row]) -> Section:
 
 
 def added_area(units: Sequence[Row]) -> Sentences | None:
-    """In words, how much larger each joint unit is than one for E2M1 alone."""
-    items = {
-        (name.split(USE)[0], str(row.config.get("library"))): row.values["added_area_percent"]
-        for row in units
-        for name in names([row], "format")
-        if "added_area_percent" in row.values
-    }
-    sentences = tuple(
-        (
-            f"A unit for {name} is ",
-            number_cell(added, ".1f"),
-            f" % larger than one for E2M1 alone ({library}).",
-        )
-        for (name, library), added in items.items()
-    )
+    """In words, how much larger each joint unit is than one for E2M1 alone, by library."""
+    added: dict[str, dict[str, Cell]] = {}
+    for row in units:
+        if "added_area_percent" in row.values:
+            unit = str(row.config.get("format")).split(USE)[0]
+            cell = number_cell(row.values["added_area_percent"], ".1f")
+            added.setdefault(unit, {})[str(row.config.get("library"))] = cell
+    sentences = tuple(_sentence(unit, found) for unit, found in added.items())
     return Sentences("In short", sentences) if sentences else None
+
+
+def _sentence(unit: str, added: Mapping[str, Cell]) -> Sentence:
+    pieces: list[str | Cell] = [f"A unit for {unit} is larger than one for E2M1 alone by"]
+    for library, cell in added.items():
+        pieces += [", " if len(pieces) > 1 else " ", cell, f" % ({library})"]
+    return (*pieces, ".")

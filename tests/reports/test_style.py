@@ -1,6 +1,17 @@
 from __future__ import annotations
 
-from reports.style import axis, in_panel, looks, panels, plain, reference
+import pytest
+
+from reports.style import (
+    LEAST_SPAN,
+    axis,
+    axis_range,
+    in_panel,
+    looks,
+    panels,
+    plain,
+    reference,
+)
 from suites.rows import Row
 from tests.reports.rows_fixture import all_rows
 
@@ -43,3 +54,12 @@ def test_panels_share_what_they_are_told_to() -> None:
 
 def test_names_are_no_markup_for_plotly() -> None:
     assert plain("<b>&$x$") == "&lt;b&gt;&amp;&#36;x&#36;"
+
+
+def test_an_axis_does_not_blow_up_a_difference_of_nothing() -> None:
+    layout = panels(["a", "b"], axis(""), axis(""), height=100)
+    axis_range(layout, 0, [421.4, 421.5])
+    axis_range(layout, 1, [10.0, 20.0])
+    low, high = layout["xaxis"]["range"]
+    assert high - low == pytest.approx(1.8 * LEAST_SPAN * 421.5) and low < 421.4 < high
+    assert layout["xaxis2"]["range"] == [6.0, 24.0]

@@ -69,10 +69,10 @@ def test_the_table_joins_quality_with_cost() -> None:
     assert (lines["bf16"][1], lines["mxfp4"][1]) == ("baseline", "diverged")
 
 
-def test_many_pairs_leave_the_first_screen_to_those_against_the_baseline() -> None:
+def test_many_pairs_leave_the_first_screen_to_baseline_and_reference() -> None:
     pairs = [
         Row(kind="comparison", config={"recipe": f"r{i}", "baseline": f"r{i + 1}"})
         for i in range(answer.MOST_PAIRS + 1)
     ]
     against = one_seed("ufp4", 0.5, "x")
-    assert answer.verdicts([against, *pairs]) == [against]
+    assert answer.verdicts([against, *pairs]) == [against, pairs[0]]

@@ -139,7 +139,8 @@ def test_circuit_parts_stack_up_and_totals_stay_in_the_table() -> None:
 def test_the_cost_of_a_second_grid_comes_in_words_first() -> None:
     first = second_grid.section(ROWS).parts[0]
     assert isinstance(first, Sentences)
-    name, added, rest = first.items[0]
+    name, _, added, library, *others = first.items[0]
     assert isinstance(added, Cell) and added.origin == "modelled"
-    assert (name, added.text) == ("A unit for e2m1+e1m2 is ", "3.7")
-    assert rest == " % larger than one for E2M1 alone (osu018)."
+    assert name == "A unit for e2m1+e1m2 is larger than one for E2M1 alone by"
+    assert (added.text, library) == ("3.7", " % (osu018)")
+    assert sum(isinstance(other, Cell) for other in others) == 1 and others[-1] == "."
