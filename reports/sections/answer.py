@@ -40,9 +40,8 @@ def verdicts(rows: Sequence[Row]) -> list[Row]:
     against = [row for row in found if row.config.get("baseline") in baselines(rows)]
     others = [row for row in found if row not in against]
     if len(others) > MOST_PAIRS:
-        others = [
-            row for row in others if names([row], "baseline") == names(others, "baseline")[:1]
-        ]
+        reference = others[0].config.get("baseline")
+        others = [row for row in others if row.config.get("baseline") == reference]
     return against + others
 
 

@@ -71,8 +71,12 @@ def test_the_table_joins_quality_with_cost() -> None:
 
 def test_many_pairs_leave_the_first_screen_to_baseline_and_reference() -> None:
     pairs = [
-        Row(kind="comparison", config={"recipe": f"r{i}", "baseline": f"r{i + 1}"})
+        Row(
+            kind="comparison",
+            config={"recipe": f"r{i}", "baseline": f"r{i + 1}", "metric": answer.METRIC},
+        )
         for i in range(answer.MOST_PAIRS + 1)
     ]
+    assert answer.verdicts(pairs[1:]) == pairs[1:]
     against = one_seed("ufp4", 0.5, "x")
     assert answer.verdicts([against, *pairs]) == [against, pairs[0]]
