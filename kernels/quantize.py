@@ -35,7 +35,8 @@ def quantize(
         hadamard: rotate along the axis first, in FP32.
         seed: of stochastic rounding, or the full name of a stream of draws; None gives every call
             draws of its own.
-        backend: "reference", or "auto" for the fastest path that equals it.
+        backend: "reference", or "auto" for the fastest path that equals it: on a GPU the fused
+            kernel.
 
     Raises:
         ValueError: x has no such axis or another dtype, or the format is high precision.
@@ -46,7 +47,12 @@ def quantize(
         raise ValueError(f"quantize takes float32, bfloat16 or float16, not {x.dtype}")
     if not -x.dim() <= axis < x.dim():
         raise ValueError(f"axis {axis} does not exist in a tensor of shape {tuple(x.shape)}")
-    return quantize_reference(x, axis, Plan(fmt, _draws(rounding, seed), hadamard))
+    plan = Plan(fmt, _draws(rounding, seed), hadamard)
+    if backend == "reference" or not x.is_cuda:
+        return quantize_reference(x, axis, plan)
+    from kernels.triton_encode import quantize_fused
+
+    return quantize_fused(x, axis, plan)
 
 
 def _draws(rounding: str, seed: int | Draws | None) -> Draws | None:

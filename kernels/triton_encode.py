@@ -7,7 +7,7 @@ scale. What is stored has the contraction along the columns, whichever axis of x
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -19,7 +19,7 @@ from formats import BlockFormat, Grid
 from formats.scale import ScaleFormat
 from kernels.emulate import Treatment
 from kernels.quantized import Counters, Quantized
-from kernels.reference import SATURATION_SLACK
+from kernels.reference import SATURATION_SLACK, Plan
 from kernels.triton_quantize import DRAW_SCALARS, Tile, choose_tile, draw_arguments, launch_amax
 from kernels.triton_tile import (
     Steps,
@@ -172,6 +172,21 @@ def _count(tile, x, t, decoded, counters, coding: tl.constexpr):
 def _codings(fmt: BlockFormat) -> tuple[Coding, Coding]:
     assert fmt.element is not None and fmt.scale is not None
     return Coding.of_grid(fmt.element), Coding.of_scale(fmt.scale.format)
+
+
+def quantize_fused(x: Tensor, axis: int, plan: Plan) -> Quantized:
+    """Quantise a tensor of any shape along an axis, as ``quantize_reference`` does."""
+    axis = axis % x.dim()
+    signs = None
+    if plan.hadamard is not None:
+        signs = torch.tensor(plan.hadamard.signs, dtype=torch.int8, device=x.device)
+    x = x.detach()
+    if x.dim() == 2:
+        return quantize_triton(x, Treatment(plan.format, axis, signs, plan.draws))
+    moved = x.movedim(axis, -1)
+    rows_RK = moved.reshape(moved.shape[:-1].numel(), moved.shape[-1])
+    quantized = quantize_triton(rows_RK, Treatment(plan.format, 1, signs, plan.draws))
+    return replace(quantized, shape=x.shape, axis=axis)
 
 
 def quantize_triton(x: Tensor, treatment: Treatment, tile: Tile | None = None) -> Quantized:

@@ -244,6 +244,39 @@ def test_codes_scales_and_counters_equal_the_reference() -> None:
         assert actual.counters == reference.counters, fmt
 
 
+@runs
+@pytest.mark.parametrize("shape", [(3, 5, 40), (70,), (2, 3, 4, 5), (0, 3, 16), (2, 3, 0)])
+def test_any_shape_and_axis_is_quantised_as_the_reference_does(shape: tuple[int, ...]) -> None:
+    from kernels.triton_encode import quantize_fused
+
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    plan = Plan(load_format("nvfp4"), Draws(5, 6, 7), Hadamard.from_seed(16, 1))
+    for axis in dict.fromkeys((0, len(shape) // 2, -1)):
+        reference, actual = quantize_reference(x, axis, plan), quantize_fused(x, axis, plan)
+        assert torch.equal(actual.codes, reference.codes)
+        assert torch.equal(actual.scales, reference.scales)
+        assert_equal(actual.dequantize(), reference.dequantize())
+        assert actual.counters == reference.counters
+
+
+@on_gpu
+@pytest.mark.parametrize("fmt", FORMATS + RULES)
+def test_quantize_on_a_gpu_equals_its_reference(fmt: str) -> None:
+    from kernels import quantize
+
+    hadamard = Hadamard.from_seed(16, 1)
+    for x, axis in product((sample(37, 75), sample(256, 1024)), (0, 1)):
+        for rounding in ("nearest", "stochastic"):
+            found, exact = (
+                quantize(x, load_format(fmt), axis, rounding, hadamard, seed=3, backend=backend)
+                for backend in ("auto", "reference")
+            )
+            assert torch.equal(found.codes, exact.codes)
+            assert_equal(found.scales.float(), exact.scales.float())
+            assert_equal(found.tensor_scale, exact.tensor_scale)
+            assert found.counters == exact.counters
+
+
 @on_gpu
 def test_the_tuned_tiles_equal_the_reference_at_the_size_of_a_layer() -> None:
     for fmt, size in product(("e1m2", "nvfp4", "mxfp4-rceil"), (None, 16)):
