@@ -222,4 +222,5 @@ CODESIGN = View(
     ("format", "recipe", "device", "library"),
     ("loss_degradation", "sqnr_db", "area", "energy", "step_time"),
     ("on_front",),
+    "SQNR is the mean over all observed GEMM outputs; in The answer it is of the middle GEMM.",
 )

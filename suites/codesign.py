@@ -12,6 +12,7 @@ losses with.
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +31,7 @@ from suites.experiment import Cell, Context, Selection
 from suites.hardware import check_grid, model_shape
 from suites.recipes import build_recipe
 from suites.rows import Quantity, Row, modelled
-from suites.store import RESULTS, read_attempts, read_run
+from suites.store import RESULTS, SUMMARY, read_attempts, read_run
 
 QUALITIES = ("loss_degradation", "sqnr_db")
 COSTS = ("area", "energy", "step_time")
@@ -84,7 +85,10 @@ class Codesign:
                 f"{', '.join(settings.quality)}: no recipe with a loss or an SQNR in it"
             )
         known = recipes_in(settings.quality)
-        digests = tuple(find_recipe(name, known).digest for name in recipes)
+        digests = (
+            *(find_recipe(name, known).digest for name in recipes),
+            *(digest_of(Path(folder)) for folder in settings.quality),
+        )
         config = {**settings.model_dump(mode="json"), "recipes": list(recipes)}
         return [Cell(self.kind, f"{len(recipes)} recipes", config, digests)]
 
@@ -141,6 +145,12 @@ def _is_output(row: Row) -> bool:
     """Whether a row is the observation of one GEMM's result (not a mean over layers)."""
     is_output = row.kind == "fidelity" and row.config.get("operand") == "output"
     return is_output and row.config.get("layer") != "all"
+
+
+def digest_of(folder: Path) -> str:
+    """Identity of what a run holds: a run that went on is joined anew."""
+    files = [path for name in (RESULTS, SUMMARY) if (path := folder / name).exists()]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def recipes_in(folders: Sequence[str]) -> dict[str, Recipe]:

@@ -75,7 +75,8 @@ def pareto_figure(found: Sequence[Row], look: dict[str, Look]) -> Figure | None:
         ],
         {**layout, "showlegend": False},
         CODESIGN.table(judged),
-        f"{better} is better.",
+        f"{better} is better. Points carry no interval: whether two losses can be told apart is in "
+        "The answer.",
     )
 
 

@@ -64,6 +64,19 @@ def test_quality_and_cost_stand_in_one_row(tmp_path):
     assert [row.facts["on_front"] for row in rows] == [True, True]
 
 
+def test_a_quality_run_that_went_on_is_joined_anew(tmp_path):
+    def key(folder):
+        settings = CodesignSettings(quality=[str(folder)], libraries=["osu018"])
+        return Codesign().cells(settings, Selection())[0].key
+
+    folder = quality_run(tmp_path / "run", {"nvfp4": 1.2}, {})
+    before = key(folder)
+    assert key(folder) == before
+    summary = folder / "summary.json"
+    summary.write_text(summary.read_text().replace("1.2", "1.3"))
+    assert key(folder) != before
+
+
 def test_sqnr_stands_in_where_losses_are_missing(tmp_path):
     rows = run(
         quality_run(tmp_path / "run", {}, {"nvfp4": 17.0, "nvint4-ufp4": 18.0}), devices=["b200"]
