@@ -33,7 +33,7 @@ def run_cells(
     """Run what is not finished yet, and return the rows of all cells with the derived ones.
 
     Args:
-        resume: whether cells that an earlier session finished are skipped.
+        resume: whether cells that an earlier run finished are skipped.
 
     Raises:
         KeyboardInterrupt: on SIGINT or SIGTERM, after the summary was marked "interrupted".

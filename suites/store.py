@@ -87,7 +87,7 @@ class Store:
     attempts: dict[str, Attempt] = field(default_factory=dict)
 
     def is_finished(self, cell: Cell) -> bool:
-        """Whether an earlier session of this folder finished the cell."""
+        """Whether an earlier run in this folder finished the cell."""
         attempt = self.attempts.get(cell.key)
         return attempt is not None and attempt.finished
 
