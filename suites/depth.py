@@ -21,37 +21,16 @@ This module imports no torch, so that settings are checked at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
+from suites.depth_settings import DepthSettings
 from suites.experiment import Cell, Context, Selection
-from suites.recipes import RecipeEntry, build_recipe, recipe_sources, refuse_equal_names
+from suites.recipes import build_recipe, recipe_sources, refuse_equal_names
 from suites.rows import Row, emulated
 
-Network = Literal["stack", "stack, normalised", "decoder"]
 ASSUMED_SECONDS = 3.0
-Count = Annotated[int, Field(gt=0)]
-
-
-class DepthSettings(BaseModel):
-    """What is measured.
-
-    Attributes:
-        layers: linear layers of a stack, blocks of the decoder.
-        width: of either; the decoder's heads are 32 wide.
-        tokens: rows of a stack's input; the decoder's are cut into sequences of 64.
-        seeds: of weights, inputs and rounding.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    networks: list[Network] = ["stack", "stack, normalised", "decoder"]
-    recipes: list[RecipeEntry] = ["e2m1-ref", "ufp4"]
-    layers: Count = 16
-    width: Annotated[int, Field(gt=0, multiple_of=32)] = 128
-    tokens: Annotated[int, Field(gt=0, multiple_of=64)] = 256
-    seeds: Count = 3
 
 
 class Depth:

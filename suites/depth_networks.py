@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from formats import Recipe
 from kernels import convert, fidelity, observe
 from kernels.observe import Observation
-from suites.depth import DepthSettings, Network
+from suites.depth_settings import DepthSettings, Network
 from suites.elementwise import cross_entropy
 from suites.models import Block, LanguageModel
 from suites.sizes import ModelConfig

@@ -22,8 +22,8 @@ from suites.corpus import load_corpus
 from suites.experiment import Cell, Context
 from suites.graphed import choose_trainer
 from suites.models import LanguageModel, router_agreement
-from suites.pretrain import PretrainSettings
 from suites.pretrain_rows import GIB, Outcome, fidelity_rows, training_row
+from suites.pretrain_settings import PretrainSettings
 from suites.rows import NOT_AVAILABLE, Quantity, Row, measured
 from suites.sizes import SIZES
 from suites.training import DivergedError, load_checkpoint, save_checkpoint

@@ -9,7 +9,7 @@ from typing import Any
 
 from formats import Recipe
 from suites.batches import Validation
-from suites.pretrain import PretrainSettings
+from suites.pretrain_settings import PretrainSettings
 from suites.rows import Quantity, Row, Series, emulated, measured
 from suites.sizes import ModelConfig
 from suites.training import DivergedError

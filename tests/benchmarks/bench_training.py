@@ -18,7 +18,7 @@ from kernels import convert
 from suites.batches import Batches
 from suites.catalog import load_suite, resolve_settings
 from suites.models import LanguageModel
-from suites.pretrain import PretrainSettings
+from suites.pretrain_settings import PretrainSettings
 from suites.sizes import SIZES
 from suites.training import Trainer
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from suites.depth import Depth, DepthSettings
+from suites.depth import Depth
+from suites.depth_settings import DepthSettings
 from suites.experiment import Context, Selection
 
 SETTINGS = DepthSettings(networks=["stack", "decoder"], layers=2, width=32, tokens=64, seeds=1)

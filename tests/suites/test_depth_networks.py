@@ -9,8 +9,8 @@ import torch
 
 from formats import Recipe, load_format, load_recipe, plain_recipe
 from formats.grid import Grid
-from suites.depth import DepthSettings
 from suites.depth_networks import Signal, Stack, build, follow, measure
+from suites.depth_settings import DepthSettings
 
 SETTINGS = DepthSettings(layers=6, width=64, tokens=256, seeds=1)
 

@@ -14,7 +14,8 @@ from formats.schema import RecipeRecord
 from suites.catalog import load_suite, resolve_settings
 from suites.degradation import METRICS, TAILS
 from suites.experiment import Cell, Context, Device, Selection
-from suites.pretrain import Pretrain, PretrainSettings
+from suites.pretrain import Pretrain
+from suites.pretrain_settings import PretrainSettings
 from suites.rows import Row, read_row
 from suites.schedule import TrainingSettings
 

@@ -10,7 +10,8 @@ import pytest
 from suites.catalog import load_suite, resolve_settings
 from suites.degradation import SeedRows, compare_pair
 from suites.experiment import Device
-from suites.pretrain import Pretrain, PretrainSettings
+from suites.pretrain import Pretrain
+from suites.pretrain_settings import PretrainSettings
 from suites.recipes import build_recipe, recipe_sources
 from suites.replication import (
     NOT_RUN,
