@@ -76,13 +76,13 @@ class Pretrain:
         ]
 
     def run(self, cell: Cell, context: Context) -> Iterable[Row]:
-        """Train one model; its formats' grids, a training row, then the fidelity rows."""
+        """Train one model; a training row, the fidelity rows, then the grids of its formats."""
         from suites.pretrain_cell import PretrainCell
 
         recipe = build_recipe(cell.config)
         settings = settings_of(cell)
-        yield from grid_rows(operand.format for operand in recipe.operands.values())
         yield from PretrainCell(settings, recipe, cell, context).run()
+        yield from grid_rows(operand.format for operand in recipe.operands.values())
 
     def estimate_seconds(self, cell: Cell) -> float:
         """From operation counts and an assumed rate."""
