@@ -207,7 +207,9 @@ def _line(
 
 
 def _without_verdict(recipe: str, rows: Sequence[Row]) -> str:
-    """Why a recipe has no verdict against the baseline."""
+    """Why a recipe has no verdict against the baseline; without any training there is no why."""
+    if not of_kind(rows, "training"):
+        return ABSENT
     if recipe in baselines(rows):
         return "baseline"
     ends = {row.status for row in of_kind(rows, "training", recipe=recipe)}

@@ -80,3 +80,8 @@ def test_many_pairs_leave_the_first_screen_to_baseline_and_reference() -> None:
     assert answer.verdicts(pairs[1:]) == pairs[1:]
     against = one_seed("ufp4", 0.5, "x")
     assert answer.verdicts([against, *pairs]) == [against, pairs[0]]
+
+
+def test_without_training_there_is_no_column_of_verdicts() -> None:
+    table = answer.answer_table([row for row in all_rows() if row.kind == "codesign"])
+    assert "verdict" not in [column.title for column in table.columns] and table.rows
