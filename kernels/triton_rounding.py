@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import triton
 import triton.language as tl
@@ -27,6 +28,9 @@ _SIGN = tl.constexpr(-0x80000000)
 _MAGNITUDE = tl.constexpr(0x7FFFFFFF)
 _EXPONENT = tl.constexpr(0x7F800000)
 _ROUNDER = tl.constexpr(1.5 * 2.0**23)
+# 64 spacings and 2^17 - 2 last places of that sum; and the mask of whole spacings.
+_LIFT = tl.constexpr(64 + (2**17 - 2) * 2.0**-17)
+_WHOLE = tl.constexpr(-(1 << 17))
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,11 @@ class GridFacts:
     thresholds: tuple[float, ...]
     levels: tuple[float, ...]
     upward: tuple[float, ...]
+
+    @property
+    def most_spacings(self) -> float:
+        """The largest magnitude in units of the spacing there; of a minifloat, a bound for it."""
+        return (2.0 if self.kind == MINIFLOAT else self.max) / self.step
 
     @classmethod
     def of(cls, grid: Grid) -> GridFacts:
@@ -98,25 +107,46 @@ def round_nearest(t, grid: tl.constexpr, CLIPS: tl.constexpr = True):
 def round_stochastic(t, bits16, grid: tl.constexpr):
     """One of the two neighbours of t, the upper (away from zero) with probability its distance.
 
-    bits16: int32 in 0..65535. With a = |t| in units of the spacing and c = (bits16 + 1/2) / 2^16,
-    the neighbour above is taken when a - floor(a) > c. Rounding a - 1/2 to an integer gives
-    floor(a), or a - 1 where a is whole; then the distance is 1 > c and the answer is still a.
+    bits16: int32 in 0..65535. With a = |t| in units of the spacing, the neighbour above is taken
+    when the fraction of a exceeds (bits16 + 1/2) / 2^16. In units of 2^-17, rounded up to a whole
+    number, that is a fraction of at least 2 * bits16 + 2, so adding 2^17 - 2 - 2 * bits16 carries
+    into the whole part just then. The units are the last places of a sum with 64 spacings.
     """
-    if grid.kind == _UNIFORM:
-        a = tl.minimum(tl.abs(t), grid.max)
-        low = ((a - 0.5 * grid.step) + _ROUNDER * grid.step) - _ROUNDER * grid.step
-        up = (a - low) * (65536.0 / grid.step) > half_odd(bits16)
-        value = tl.where(up, low + grid.step, low)
-    elif grid.kind == _MINIFLOAT:
-        a = tl.minimum(tl.abs(t), grid.max)
-        unit = binade(a, grid)
-        rounder = unit * (_ROUNDER * grid.step)
-        low = (tl.fma(unit, -0.5 * grid.step, a) + rounder) - rounder
-        up = a - low > half_odd(bits16) * (unit * (grid.step / 65536.0))
-        value = tl.where(up, tl.fma(unit, grid.step, low), low)
-    else:
+    if grid.kind == _CODE_BOOK or grid.most_spacings > 62:
         value = _between_levels(t, bits16, grid)
+    else:
+        a = tl.minimum(tl.abs(t), grid.max)
+        if grid.kind == _MINIFLOAT:
+            unit = binade(a, grid)
+            lifted = sum_rounded_up(a, unit * (_LIFT * grid.step))
+            whole = ((lifted - 2 * bits16) & _WHOLE).to(tl.float32, bitcast=True)
+            value = tl.fma(unit, -64 * grid.step, whole)
+        else:
+            lifted = sum_rounded_up(a, _LIFT * grid.step)
+            whole = ((lifted - 2 * bits16) & _WHOLE).to(tl.float32, bitcast=True)
+            value = whole - 64 * grid.step
     return with_sign(value, t) if grid.symmetric else value
+
+
+def is_nvidia(_semantic: Any = None) -> Any:
+    """Whether a kernel is being compiled for an NVIDIA GPU, as a compile-time constant."""
+    return tl.constexpr(_semantic is not None and _semantic.builder.options.backend_name == "cuda")
+
+
+# As the decorator of builtins does, which however refuses calls by the interpreter.
+is_nvidia.__triton_builtin__ = True  # type: ignore[attr-defined]
+
+
+@triton.jit
+def sum_rounded_up(a, b):
+    """The bits of the smallest FP32 number that is not below a + b, for b >= a >= 0."""
+    if is_nvidia():
+        return tl.inline_asm_elementwise(
+            "add.rp.f32 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1
+        )
+    else:
+        near = a + b
+        return near.to(tl.int32, bitcast=True) + (near - b < a).to(tl.int32)
 
 
 @triton.jit
@@ -138,12 +168,6 @@ def binade(v, grid: tl.constexpr):
     """The power of two at or below |v|, from which a minifloat's spacing at v follows."""
     power = (v.to(tl.int32, bitcast=True) & _EXPONENT).to(tl.float32, bitcast=True)
     return tl.maximum(power, grid.low_binade)
-
-
-@triton.jit
-def half_odd(bits16):
-    """The number bits16 + 1/2; a float is assembled, because converting integers is slow."""
-    return (bits16 | 0x4B000000).to(tl.float32, bitcast=True) - 8388607.5
 
 
 @triton.jit

@@ -14,13 +14,16 @@ from itertools import product
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
 from formats import load_format
 from kernels.emulate import Treatment
 from kernels.hadamard import Hadamard
-from kernels.reference import Plan, quantize_reference
+from kernels.reference import Plan, quantize_reference, round_stochastically
 from kernels.rounding import Draws
+from kernels.triton_rounding import GridFacts, round_stochastic
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 ON_GPU = torch.cuda.is_available() and not INTERPRETED
@@ -166,6 +169,38 @@ def test_every_tie_and_its_neighbours_round_as_the_reference_does() -> None:
     points = torch.cat((ties, ties.nextafter(ties + 1), ties.nextafter(ties - 1)))
     x = torch.nn.functional.pad(points.view(-1, 1), (0, 31), value=6.0).to(DEVICE)
     check(x, treat("mxfp4-rceil", 1, None, False))
+
+
+@triton.jit
+def _rounded(t, bits16, out, facts: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, round_stochastic(tl.load(t + at), tl.load(bits16 + at), facts))
+
+
+@runs
+@pytest.mark.parametrize("name", ["e1m2", "int4", "e2m1", "mxfp8"])
+def test_stochastic_ties_and_their_neighbours_round_as_the_reference_does(name: str) -> None:
+    """Elements (k + 1/2) / 2^16 of a spacing above a level, with draws around k."""
+    grid = load_format(name).element
+    assert grid is not None
+    generator = torch.Generator().manual_seed(0)
+    draw = torch.randint(0, 65536, (8192,), generator=generator)
+    draw[:4] = torch.tensor([0, 1, 65534, 65535])
+    levels = torch.tensor(grid.magnitudes)
+    at = torch.randint(0, len(levels) - 1, draw.shape, generator=generator)
+    ties = levels[at] + (draw + 0.5) / 65536 * (levels[at + 1] - levels[at])
+    t = torch.cat((ties, ties.nextafter(ties + 1), ties.nextafter(ties - 1), levels[at]))
+    t = torch.cat((t, -t, 1.01 * t, torch.rand(t.shape, generator=generator) * 2.0**-17))
+    near = draw.repeat(16) + torch.randint(-1, 2, t.shape, generator=generator)
+    bits16 = near.clamp(0, 65535).int().to(DEVICE)
+    t = t.to(DEVICE)
+    out = torch.empty_like(t)
+    _rounded[(len(t) // 1024,)](
+        t, bits16, out, GridFacts.of(grid), BLOCK=1024, enable_fp_fusion=False
+    )
+    table = torch.tensor(grid.decode_table, device=DEVICE)
+    exact = table[round_stochastically(t, grid, bits16).long()]
+    assert torch.equal(out, exact)
 
 
 @runs
