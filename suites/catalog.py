@@ -27,6 +27,7 @@ from typing import Any, cast
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from formats.registry import Entry
 from formats.yamlfile import Document, YamlFileError, did_you_mean, read_document, validate
 from suites.experiment import Device, Experiment
 
@@ -65,23 +66,13 @@ class Suite:
     document: Document
 
 
-@dataclass(frozen=True)
-class SuiteEntry:
-    """A line of `--list`: a suite's name and summary, or what is wrong with its file."""
-
-    name: str
-    path: Path
-    summary: str
-    error: str | None = None
-
-
 def load_experiment(kind: str) -> Experiment:
     """Import the module of an experiment of EXPERIMENTS and make the experiment."""
     module, _, name = EXPERIMENTS[kind].partition(":")
     return cast(Experiment, getattr(importlib.import_module(module), name)())
 
 
-def list_suites() -> list[SuiteEntry]:
+def list_suites() -> list[Entry]:
     """All suites of the library; a faulty file is listed with its error."""
     return [_entry(path) for path in sorted(LIBRARY.glob("*.yaml"))]
 
@@ -129,11 +120,11 @@ def resolve_settings(
         raise _explain(assignments, error, defaults) from error
 
 
-def _entry(path: Path) -> SuiteEntry:
+def _entry(path: Path) -> Entry:
     try:
-        return SuiteEntry(path.stem, path, _read(path).record.summary)
+        return Entry(path.stem, path, _read(path).record.summary)
     except YamlFileError as error:
-        return SuiteEntry(path.stem, path, "", str(error))
+        return Entry(path.stem, path, "", str(error))
 
 
 def _read(path: Path) -> Suite:
