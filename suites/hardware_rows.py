@@ -54,13 +54,7 @@ def throughput_rows(
     device: Device, model: ModelShape, recipe: Recipe, detail: str, optimiser: str | None
 ) -> Iterator[Row]:
     """The step of a model under a recipe, and with detail "gemm" all of its pieces."""
-    fmt = main_format(recipe)
-    config = {
-        "device": device.name,
-        "model": model.name,
-        "format": fmt.name,
-        "recipe": recipe.name,
-    }
+    config = _setting(device, model, recipe)
     try:
         step = step_time(device, model, recipe, optimiser)
     except ValueError as error:
@@ -99,12 +93,7 @@ def energy_rows(
 ) -> Iterator[Row]:
     """Energy per token by counting in each class, and at the device's TDP for the modelled time."""
     fmt = main_format(recipe)
-    config = {
-        "device": device.name,
-        "model": model.name,
-        "format": fmt.name,
-        "recipe": recipe.name,
-    }
+    config = _setting(device, model, recipe)
     try:
         step = step_time(device, model, recipe)
     except ValueError:
@@ -124,6 +113,16 @@ def energy_rows(
             config={**config, "circuit": "whole device at TDP"},
             values={"joules_per_token": modelled(joules, "J/token", note)},
         )
+
+
+def _setting(device: Device, model: ModelShape, recipe: Recipe) -> dict[str, str]:
+    """What a row of this model on this device is about."""
+    return {
+        "device": device.name,
+        "model": model.name,
+        "format": main_format(recipe).name,
+        "recipe": recipe.name,
+    }
 
 
 def validation_rows() -> Iterator[Row]:
