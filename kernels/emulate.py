@@ -35,7 +35,13 @@ from kernels.passes import (
 )
 from kernels.reference import round_stochastically, round_to_codes
 from kernels.rounding import Draws
-from kernels.scaling import TensorScale, encode_elements, stored_scale, tensor_scale
+from kernels.scaling import (
+    TensorScale,
+    decode_factor,
+    encode_elements,
+    stored_scale,
+    tensor_scale,
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ def _emulate(x: Tensor, treatment: Treatment) -> Emulated:
     values_KR = values.view(x_KR.shape[::-1]).t() if as_rows else values.view(x_KR.shape)
     values_KR = values_KR[:columns, :rows]
     values = values_KR if treatment.axis == 0 else values_KR.t()
-    return Emulated(values, _factor(treatment, scale, x))
+    return Emulated(values, decode_factor(fmt, scale, draws is not None, x.device))
 
 
 def _pad(x_KR: Tensor, columns: int, rows: int) -> Tensor:
@@ -185,14 +191,6 @@ def _error(x_AnB: Tensor, stored_AC: Tensor, fmt: BlockFormat, scale: TensorScal
         half = squares.shape[0] // 2
         squares = squares[:half] + squares[half:]
     return squares.squeeze(0)
-
-
-def _factor(treatment: Treatment, scale: TensorScale | None, x: Tensor) -> Tensor | None:
-    factor = None if scale is None else scale.decode
-    if treatment.format.gain == 1.0 or treatment.draws is not None:
-        return factor
-    correction = torch.tensor(1.0 / treatment.format.gain, device=x.device)
-    return correction if factor is None else factor * correction
 
 
 def round_by_table(t: Tensor, grid: Grid, bits16: Tensor | None) -> Tensor:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from formats import Recipe
-from kernels.gemms import compute_dtype, hadamard_signs
-from kernels.linear_op import quantized_linear, register_recipe
+from kernels.gemms import compute_dtype
+from kernels.linear import UnderRecipe
+from kernels.linear_op import quantized_linear
 
 
 class GroupedLinear(nn.Module):
@@ -55,18 +55,12 @@ class GroupedLinear(nn.Module):
         return nn.functional.linear(x_TK, weight_NK.to(x_TK.dtype))
 
 
-class QuantizedGroupedLinear(GroupedLinear):
+class QuantizedGroupedLinear(UnderRecipe, GroupedLinear):
     """GroupedLinear's parameter under a recipe; made by ``convert``.
 
     Expert e draws as a ``QuantizedLinear`` with index ``index + e`` would, its tokens counted from
-    zero. Observers do not see its GEMMs.
-
-    Attributes:
-        token_offset: as in ``QuantizedLinear``; it does not matter here.
+    zero: ``token_offset`` does not matter here. Observers do not see its GEMMs.
     """
-
-    step: Tensor
-    signs: Tensor | None
 
     def __init__(
         self, grouped: GroupedLinear, name: str, index: int, recipe: Recipe, seed: int
@@ -75,23 +69,12 @@ class QuantizedGroupedLinear(GroupedLinear):
         self.experts, self.weight = grouped.experts, grouped.weight
         self.in_features, self.out_features = grouped.in_features, grouped.out_features
         self.train(grouped.training)
-        self.layer_name, self.index, self.recipe, self.seed = name, index, recipe, seed
-        self.recipe_name = register_recipe(recipe)
-        self.token_offset = 0
-        device = grouped.weight.device
-        self.register_buffer("step", torch.zeros((), dtype=torch.int64, device=device), False)
-        signs = hadamard_signs(recipe, seed, step=0)
-        self.register_buffer("signs", None if signs is None else signs.to(device), False)
+        self.enter(name, index, recipe, seed, grouped.weight.device)
 
     def multiply(self, x_TK: Tensor, weight_NK: Tensor, expert: int) -> Tensor:
         """One expert's rows times its weight, both quantised."""
         names = self.recipe_name, self.seed, self.index + expert, 0
         return quantized_linear(x_TK, weight_NK, self.step, self.signs, *names)[0]
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickle, perhaps in another process."""
-        super().__setstate__(state)
-        register_recipe(self.recipe)
 
 
 def check_splits(splits: Sequence[int], experts: int, tokens: int) -> None:

@@ -27,6 +27,7 @@ from kernels.gemms import (
     hadamard_signs,
 )
 from kernels.linear_op import quantized_linear, register_recipe
+from kernels.quantized import as_rows
 
 
 @dataclass(frozen=True)
@@ -45,34 +46,50 @@ class Multiplied:
 Observer = Callable[["QuantizedLinear", Multiplied], None]
 
 
-class QuantizedLinear(nn.Linear):
-    """nn.Linear's parameters under a recipe; made by ``convert``.
+class UnderRecipe(nn.Module):
+    """What a layer keeps of the recipe that it runs under.
 
     Attributes:
         layer_name: path of the layer in its model.
+        index: which its random streams are numbered by.
         recipe: what each operand goes through.
         seed: of the run.
-        observer: called with every GEMM while fidelity is being recorded, else None.
         token_offset: global index of the first token held here, a multiple of eight.
     """
 
     step: Tensor
     signs: Tensor | None
 
+    def enter(self, name: str, index: int, recipe: Recipe, seed: int, device: torch.device) -> None:
+        """Start at step 0 of a run."""
+        self.layer_name, self.index, self.recipe, self.seed = name, index, recipe, seed
+        self.recipe_name = register_recipe(recipe)
+        self.token_offset = 0
+        # Integer buffers: Module.to(dtype) leaves them as they are.
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64, device=device), False)
+        signs = hadamard_signs(recipe, seed, step=0)
+        self.register_buffer("signs", None if signs is None else signs.to(device), False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle, perhaps in another process."""
+        super().__setstate__(state)
+        register_recipe(self.recipe)
+
+
+class QuantizedLinear(UnderRecipe, nn.Linear):
+    """nn.Linear's parameters under a recipe; made by ``convert``.
+
+    Attributes:
+        observer: called with every GEMM while fidelity is being recorded, else None.
+    """
+
     def __init__(self, linear: nn.Linear, name: str, index: int, recipe: Recipe, seed: int) -> None:
         nn.Module.__init__(self)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
         self.train(linear.training)
-        self.layer_name, self.index, self.recipe, self.seed = name, index, recipe, seed
-        self.recipe_name = register_recipe(recipe)
+        self.enter(name, index, recipe, seed, linear.weight.device)
         self.observer: Observer | None = None
-        self.token_offset = 0
-        device = linear.weight.device
-        # Integer buffers: Module.to(dtype) leaves them as they are.
-        self.register_buffer("step", torch.zeros((), dtype=torch.int64, device=device), False)
-        signs = hadamard_signs(recipe, seed, step=0)
-        self.register_buffer("signs", None if signs is None else signs.to(device), False)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in_features] to [..., out_features], in the autocast dtype or else x's."""
@@ -84,11 +101,6 @@ class QuantizedLinear(nn.Linear):
         else:
             y = _QuantizedGemms.apply(x, self.weight, self)
         return y if self.bias is None else y + self.bias.to(dtype)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickle, perhaps in another process."""
-        super().__setstate__(state)
-        register_recipe(self.recipe)
 
     @property
     def numerics(self) -> Numerics:
@@ -109,7 +121,7 @@ class QuantizedLinear(nn.Linear):
 class _QuantizedGemms(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, layer: QuantizedLinear) -> Tensor:
-        x_TK = x.reshape(x.shape[:-1].numel(), x.shape[-1])
+        x_TK = as_rows(x)
         y_TN, x_backward, w_backward = forward_gemm(x_TK, weight, layer.numerics)
         if layer.observer is not None:
             layer.observer(layer, Multiplied("fprop", x_TK, weight, y_TN))
@@ -121,7 +133,7 @@ class _QuantizedGemms(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        dy_TN = grads[0].reshape(grads[0].shape[:-1].numel(), grads[0].shape[-1])
+        dy_TN = as_rows(grads[0])
         layer: QuantizedLinear = ctx.layer
         x_values, w_values = ctx.saved_tensors
         dx_TK, dw_NK = backward_gemms(

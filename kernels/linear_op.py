@@ -18,6 +18,7 @@ from torch import Tensor
 from formats import Recipe
 from kernels.emulate import Emulated
 from kernels.gemms import Numerics, backward_gemms, forward_gemm
+from kernels.quantized import as_rows
 
 NUMERICS = "Tensor step, Tensor? signs, str recipe, int seed, int index, int token_offset"
 FORWARD = f"(Tensor x, Tensor weight, {NUMERICS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
@@ -42,7 +43,7 @@ def _numerics(
 @torch.library.custom_op("gridbench::quantized_linear", mutates_args=(), schema=FORWARD)
 def quantized_linear(x: Tensor, weight: Tensor, *numerics: Any) -> tuple[Tensor, ...]:
     """Y [..., N] of x [..., K] and weight [N, K]; then what the backward operator takes of both."""
-    y_TN, of_x, of_w = forward_gemm(_flat(x), weight, _numerics(*numerics))
+    y_TN, of_x, of_w = forward_gemm(as_rows(x), weight, _numerics(*numerics))
     saved = (*_pack(of_x, x, x.dtype), *_pack(of_w, weight, x.dtype))
     return y_TN.view(*x.shape[:-1], weight.shape[0]), *saved
 
@@ -67,7 +68,7 @@ def quantized_linear_backward(dy: Tensor, *arguments: Any) -> tuple[Tensor, Tens
     x_values, x_factor, w_values, w_factor, *numerics, needs_dx, needs_dw = arguments
     of_x, of_w = _unpack(x_values, x_factor), _unpack(w_values, w_factor)
     needed = needs_dx, needs_dw
-    dx, dw = backward_gemms(_flat(dy), of_x, of_w, _numerics(*numerics), needed)
+    dx, dw = backward_gemms(as_rows(dy), of_x, of_w, _numerics(*numerics), needed)
     dx = None if dx is None else dx.view(*dy.shape[:-1], w_values.shape[1])
     return dy.new_empty(0) if dx is None else dx, dy.new_empty(0) if dw is None else dw
 
@@ -95,10 +96,6 @@ def _backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
 
 
 quantized_linear.register_autograd(_backward, setup_context=_setup_context)
-
-
-def _flat(x: Tensor) -> Tensor:
-    return x.reshape(x.shape[:-1].numel(), x.shape[-1])
 
 
 def _pack(operand: Emulated, source: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,11 @@ from kernels.packing import unpack
 from kernels.scaling import decode_scales, spread
 
 
+def as_rows(x: Tensor) -> Tensor:
+    """[..., K] as [R, K], the other axes flattened; also where there is nothing in them."""
+    return x.reshape(x.shape[:-1].numel(), x.shape[-1])
+
+
 @dataclass(frozen=True)
 class Counters:
     """What happened to a tensor's elements.

@@ -22,10 +22,11 @@ from formats import BlockFormat, Grid
 from formats.scale import FOUR_OVER_SIX
 from kernels.hadamard import Hadamard
 from kernels.packing import pack
-from kernels.quantized import Counters, Quantized
+from kernels.quantized import Counters, Quantized, as_rows
 from kernels.rounding import COLUMNS_PER_CALL, Draws
 from kernels.scaling import (
     TensorScale,
+    decode_factor,
     encode_elements,
     encode_scales,
     spread,
@@ -71,8 +72,7 @@ class Plan:
 def quantize_reference(x: Tensor, axis: int, plan: Plan) -> Quantized:
     """Quantise x along an axis; see ``kernels.quantize`` for the meaning of the parts."""
     axis = axis % x.dim()
-    moved = x.detach().movedim(axis, -1)
-    rows_RK = moved.reshape(moved.shape[:-1].numel(), moved.shape[-1])
+    rows_RK = as_rows(x.detach().movedim(axis, -1))
     scale = _scale_of_tensor(rows_RK, plan) if plan.format.is_two_level else None
     bands = [
         [_quantize_chunk(chunk, plan_at, scale) for chunk, plan_at in band]
@@ -83,7 +83,7 @@ def quantize_reference(x: Tensor, axis: int, plan: Plan) -> Quantized:
     return Quantized(
         codes=pack(codes_RK, plan.grid.bits),
         scales=scales_BC,
-        tensor_scale=_decode_factor(plan, scale, x.device),
+        tensor_scale=decode_factor(plan.format, scale, plan.draws is not None, x.device),
         format=plan.format,
         shape=x.shape,
         axis=axis,
@@ -226,15 +226,6 @@ def _at(plan: Plan, row: int, column: int) -> Plan:
         return plan
     draws = replace(plan.draws, row=plan.draws.row + row, column=plan.draws.column + column)
     return replace(plan, draws=draws)
-
-
-def _decode_factor(plan: Plan, scale: TensorScale | None, device: torch.device) -> Tensor | None:
-    """What decoded values are multiplied with: the tensor's scale and the gain's correction."""
-    factor = None if scale is None else scale.decode
-    if plan.format.gain == 1.0 or plan.draws is not None:
-        return factor
-    correction = torch.tensor(1.0 / plan.format.gain, device=device)
-    return correction if factor is None else factor * correction
 
 
 def _count(

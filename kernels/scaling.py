@@ -45,6 +45,17 @@ def tensor_scale(amax: Tensor, grid: Grid, rule: ScaleRule) -> TensorScale:
     return TensorScale(encode, 1.0 / encode)
 
 
+def decode_factor(
+    fmt: BlockFormat, scale: TensorScale | None, stochastic: bool, device: torch.device
+) -> Tensor | None:
+    """What decoded values are multiplied with: the tensor's scale and the gain's correction."""
+    factor = None if scale is None else scale.decode
+    if fmt.gain == 1.0 or stochastic:
+        return factor
+    correction = torch.tensor(1.0 / fmt.gain, device=device)
+    return correction if factor is None else factor * correction
+
+
 def stored_scale(
     amax: Tensor, fmt: BlockFormat, scale: TensorScale | None, target: float | None = None
 ) -> Tensor:

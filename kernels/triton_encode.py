@@ -18,7 +18,7 @@ from torch import Tensor
 from formats import BlockFormat, Grid
 from formats.scale import ScaleFormat
 from kernels.emulate import Treatment
-from kernels.quantized import Counters, Quantized
+from kernels.quantized import Counters, Quantized, as_rows
 from kernels.reference import SATURATION_SLACK, Plan
 from kernels.triton_quantize import DRAW_SCALARS, Tile, choose_tile, draw_arguments, launch_amax
 from kernels.triton_tile import (
@@ -183,8 +183,7 @@ def quantize_fused(x: Tensor, axis: int, plan: Plan) -> Quantized:
     x = x.detach()
     if x.dim() == 2:
         return quantize_triton(x, Treatment(plan.format, axis, signs, plan.draws))
-    moved = x.movedim(axis, -1)
-    rows_RK = moved.reshape(moved.shape[:-1].numel(), moved.shape[-1])
+    rows_RK = as_rows(x.movedim(axis, -1))
     quantized = quantize_triton(rows_RK, Treatment(plan.format, 1, signs, plan.draws))
     return replace(quantized, shape=x.shape, axis=axis)
 
