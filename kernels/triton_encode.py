@@ -20,7 +20,14 @@ from formats.scale import ScaleFormat
 from kernels.emulate import Treatment
 from kernels.quantized import Counters, Quantized, as_rows
 from kernels.reference import SATURATION_SLACK, Plan
-from kernels.triton_quantize import DRAW_SCALARS, Tile, choose_tile, draw_arguments, launch_amax
+from kernels.triton_quantize import (
+    DRAW_SCALARS,
+    Tile,
+    choose_tile,
+    draw_arguments,
+    launch_amax,
+    new_amaxes,
+)
 from kernels.triton_tile import (
     Steps,
     load_tile,
@@ -96,25 +103,29 @@ def _float_codes(magnitude, coding: tl.constexpr):
 @triton.jit
 def _codes(values, t, coding: tl.constexpr):
     """The code of each value, int32; -0 where a sign-magnitude value was rounded from below."""
-    if coding.kind == _INTEGER_CODES:
-        return values.to(tl.int32) & ((1 << coding.bits) - 1)
     negative = t.to(tl.int32, bitcast=True) < 0
-    if coding.kind == _FLOAT_CODES:
+    if coding.kind == _INTEGER_CODES:
+        codes = values.to(tl.int32) & ((1 << coding.bits) - 1)
+    elif coding.kind == _FLOAT_CODES:
         codes = _float_codes(tl.abs(values), coding)
-        return tl.where(negative, codes | coding.sign, codes)
-    codes = tl.full(values.shape, coding.codes[0], tl.int32)
-    for i in tl.static_range(1, len(coding.levels)):
-        codes = tl.where(values >= coding.levels[i], coding.codes[i], codes)
-    return tl.where(negative & (values == 0.0), codes | coding.sign, codes)
+        codes = tl.where(negative, codes | coding.sign, codes)
+    else:
+        codes = tl.full(values.shape, coding.codes[0], tl.int32)
+        for i in tl.static_range(1, len(coding.levels)):
+            codes = tl.where(values >= coding.levels[i], coding.codes[i], codes)
+        codes = tl.where(negative & (values == 0.0), codes | coding.sign, codes)
+    return codes
 
 
 @triton.jit
 def _scale_codes(stored, coding: tl.constexpr):
     if coding.kind == _WIDE_CODES:
-        return stored
-    poisoned = stored != stored
-    codes = _float_codes(tl.where(poisoned, 0.0, stored), coding)
-    return tl.where(poisoned, coding.special, codes)
+        codes = stored
+    else:
+        poisoned = stored != stored
+        codes = _float_codes(tl.where(poisoned, 0.0, stored), coding)
+        codes = tl.where(poisoned, coding.special, codes)
+    return codes
 
 
 @triton.jit(do_not_specialize=DRAW_SCALARS)
@@ -233,17 +244,17 @@ def _launch(
     """Run the kernels; the factor that decoded values are multiplied with, or None."""
     codes, scales, counters = outs
     tile = tile or choose_tile((steps,))
-    amax = x.new_zeros((), dtype=torch.float32) if steps.scale.two_level else None
+    (amax,) = new_amaxes(x, (steps,))
     factor = steps.new_factor(x)
-    grid = (triton.cdiv(covered[0], tile.rows) * triton.cdiv(covered[1], tile.columns),)
+    if not x.numel():
+        return factor
     common = (x, *x.shape, *x.stride(), covered[1])
-    if amax is not None and grid[0]:
-        launch_amax(grid, common, [(amax, treatment.signs, steps)], tile)
+    if amax is not None:
+        launch_amax(covered[0], common, [(amax, treatment.signs, steps)])
     buffers = (codes, *codes.shape, scales, *scales.shape, counters, amax, factor)
     draws = draw_arguments(treatment.draws)
-    if grid[0]:
-        _encode_kernel[grid](
-            *common, *buffers, treatment.signs, *draws, steps, *_codings(treatment.format),
-            **tile.options,
-        )  # fmt: skip
+    _encode_kernel[tile.grid(*covered)](
+        *common, *buffers, treatment.signs, *draws, steps, *_codings(treatment.format),
+        **tile.options,
+    )  # fmt: skip
     return factor

@@ -70,19 +70,23 @@ class Tile:
         shape = {"R": self.rows, "C": self.columns, "V": self.vector}
         return {**shape, "num_warps": self.warps, "enable_fp_fusion": False}
 
+    def grid(self, rows: int, columns: int) -> tuple[int]:
+        """Programs that cover so many rows and columns."""
+        return (triton.cdiv(rows, self.rows) * triton.cdiv(columns, self.columns),)
+
 
 # The fastest on an H200 (docs/measurements.md), by orientation, and whether any treatment rotates
 # or draws. A thread owns eight neighbours along rows, or a block of sixteen rows of a few columns.
 WIDE = Tile(4, 1024, 4)
-HALF = Tile(4, 512, 2)  # as fast as WIDE there, and NVFP4 does not spill
+SMALL = Tile(4, 256, 1)
 FLAT = Tile(8, 256, 1)
 TALL = Tile(16, 128, 1, vector=4)
-SHARED = Tile(16, 256, 4)
+SHARED = Tile(16, 128, 2)
 TILES = {
     ("row", False, False): WIDE,
-    ("row", False, True): WIDE,
+    ("row", False, True): SMALL,
     ("row", True, False): FLAT,
-    ("row", True, True): HALF,
+    ("row", True, True): SMALL,
     ("column", False, False): TALL,
     ("column", False, True): TALL,
     ("column", True, False): TALL,
@@ -93,17 +97,34 @@ TILES = {
     ("both", True, True): SHARED,
 }
 MOST_WARPS = 8
+ALIGNED_SCALARS = 4  # FP32 numbers from one to the next that a kernel may take as aligned
 
 
 def choose_tile(steps: Sequence[Steps]) -> Tile:
     """A fixed choice and no tuning at run time, so that every rank and rerun agrees."""
+    return _grown(_tuned(steps, any(step.stochastic for step in steps)), steps)
+
+
+def choose_amax_tile(steps: Sequence[Steps]) -> Tile:
+    """The same for the pass that takes a tensor's amax; what is not rotated fits any tile."""
+    rotated = [step for step in steps if step.hadamard > 1]
+    return _grown(_tuned(rotated or steps, False), steps)
+
+
+def _tuned(steps: Sequence[Steps], stochastic: bool) -> Tile:
     rows = max(reach_of(step, axis=0) for step in steps)
     columns = max(reach_of(step, axis=1) for step in steps)
     orientation = "row" if rows == 1 else "column" if columns == 1 else "both"
-    rotated, stochastic = any(s.hadamard > 1 for s in steps), any(s.stochastic for s in steps)
-    base = TILES[orientation, rotated, stochastic]
+    return TILES[orientation, any(step.hadamard > 1 for step in steps), stochastic]
+
+
+def _grown(base: Tile, steps: Sequence[Steps]) -> Tile:
+    """A tile that holds what must lie in one, with more warps if it is larger."""
+    rows = max(reach_of(step, axis=0) for step in steps)
+    columns = max(reach_of(step, axis=1) for step in steps)
     if rows <= base.rows and columns <= base.columns:
         return base
+    rows = max(rows, base.rows)
     columns = max(columns, base.columns * base.rows // rows)
     growth = triton.cdiv(rows * columns, base.rows * base.columns)
     return replace(base, rows=rows, columns=columns, warps=min(base.warps * growth, MOST_WARPS))
@@ -132,7 +153,9 @@ def emulate_kernel(
     R: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
 ):  # fmt: skip
     """One tile of x through one or two treatments, whose arguments end in 0 and 1."""
-    row0, column0 = origin(covered_columns, R, C)
+    # A pass for the amax came before: what it read last is still in the cache.
+    last_first: tl.constexpr = steps_0.scale.two_level
+    row0, column0 = origin(covered_columns, R, C, last_first)
     v: tl.constexpr = V if steps_0.axis == 0 else ROW_VECTOR
     tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, v)
     draws = (seed_low_0, seed_high_0, step_0, stream_0, first_row_0, first_column_0)
@@ -203,9 +226,10 @@ def emulate_triton(
         )
         for t in treatments
     ]
+    amaxes = new_amaxes(x, steps)
     work = [
-        _prepare(x, treatment, step, dtype)
-        for treatment, step in zip(treatments, steps, strict=True)
+        _prepare(x, treatment, step, amax, dtype)
+        for treatment, step, amax in zip(treatments, steps, amaxes, strict=True)
     ]
     if x.numel():
         _launch(x, work, tile or choose_tile(steps))
@@ -232,31 +256,43 @@ class _Work:
         return *buffers, self.treatment.signs, *draw_arguments(self.treatment.draws), self.steps
 
 
-def _prepare(x: Tensor, treatment: Treatment, steps: Steps, dtype: torch.dtype | None) -> _Work:
+def new_amaxes(x: Tensor, steps: Sequence[Steps]) -> list[Tensor | None]:
+    """For each treatment memory for the tensor's amax, zeroed at once; None if it needs none."""
+    needed = [step.scale.two_level for step in steps]
+    if not any(needed):
+        return [None] * len(steps)
+    zeros = x.new_zeros(len(steps), ALIGNED_SCALARS, dtype=torch.float32)
+    return [zeros[i, 0] if need else None for i, need in enumerate(needed)]
+
+
+def _prepare(
+    x: Tensor,
+    treatment: Treatment,
+    steps: Steps,
+    amax: Tensor | None,
+    dtype: torch.dtype | None,
+) -> _Work:
     shape = list(x.shape)
     shape[steps.axis] = triton.cdiv(shape[steps.axis], steps.hadamard) * steps.hadamard
     exact = treatment.format.is_exact_in_bf16
     out = x.new_empty(shape, dtype=dtype or (torch.bfloat16 if exact else torch.float32))
-    two_level = steps.scale.two_level
-    amax = x.new_zeros((), dtype=torch.float32) if two_level else None
     return _Work(treatment, steps, out, amax, steps.new_factor(x))
 
 
 def _launch(x: Tensor, work: list[_Work], tile: Tile) -> None:
     rows = max(x.shape[0], *(w.out.shape[0] for w in work))
     columns = max(x.shape[1], *(w.out.shape[1] for w in work))
-    grid = (triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns),)
     common = (x, *x.shape, *x.stride(), columns)
     if any(w.amax is not None for w in work):
-        launch_amax(grid, common, [w.amax_arguments for w in work], tile)
+        launch_amax(rows, common, [w.amax_arguments for w in work])
+    grid = tile.grid(rows, columns)
     emulate_kernel[grid](*common, *_both([w.arguments for w in work]), **tile.options)
 
 
-def launch_amax(
-    grid: tuple[int], common: tuple[Any, ...], arguments: list[tuple[Any, ...]], tile: Tile
-) -> None:
+def launch_amax(rows: int, common: tuple[Any, ...], arguments: list[tuple[Any, ...]]) -> None:
     """Work out the amax of the (rotated) tensor for each treatment: (amax, signs, steps)."""
-    _amax_kernel[grid](*common, *_both(arguments), **tile.options)
+    tile = choose_amax_tile([steps for _, _, steps in arguments])
+    _amax_kernel[tile.grid(rows, common[-1])](*common, *_both(arguments), **tile.options)
 
 
 def draw_arguments(draws: Draws | None) -> tuple[Any, ...]:

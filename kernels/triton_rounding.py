@@ -28,8 +28,10 @@ _SIGN = tl.constexpr(-0x80000000)
 _MAGNITUDE = tl.constexpr(0x7FFFFFFF)
 _EXPONENT = tl.constexpr(0x7F800000)
 _ROUNDER = tl.constexpr(1.5 * 2.0**23)
-# 64 spacings and 2^17 - 2 last places of that sum; and the mask of whole spacings.
+# Offsets, in spacings, that put the last place of a sum at 2^-17 and at most at 2^-16 of one.
 _LIFT = tl.constexpr(64 + (2**17 - 2) * 2.0**-17)
+_OFFSET = tl.constexpr(128.0)
+_MINUS_OFFSET_BITS = tl.constexpr(-0x3D000000)
 _WHOLE = tl.constexpr(-(1 << 17))
 
 
@@ -104,27 +106,26 @@ def round_nearest(t, grid: tl.constexpr, CLIPS: tl.constexpr = True):
 
 
 @triton.jit
-def round_stochastic(t, bits16, grid: tl.constexpr):
+def round_stochastic(t, bits16, grid: tl.constexpr, CLIPS: tl.constexpr = True):
     """One of the two neighbours of t, the upper (away from zero) with probability its distance.
 
-    bits16: int32 in 0..65535. With a = |t| in units of the spacing, the neighbour above is taken
-    when the fraction of a exceeds (bits16 + 1/2) / 2^16. In units of 2^-17, rounded up to a whole
-    number, that is a fraction of at least 2 * bits16 + 2, so adding 2^17 - 2 - 2 * bits16 carries
-    into the whole part just then. The units are the last places of a sum with 64 spacings.
+    With |t| in units of the spacing, the neighbour above is taken when the fraction exceeds
+    (bits16 + 1/2) / 2^16. Without CLIPS the caller answers for |t| being less than 2^-17 spacings
+    beyond the grid's end.
+
+    bits16: int32 in 0..65535.
     """
     if grid.kind == _CODE_BOOK or grid.most_spacings > 62:
         value = _between_levels(t, bits16, grid)
     else:
-        a = tl.minimum(tl.abs(t), grid.max)
+        clipped = tl.minimum(tl.maximum(t, -grid.max), grid.max) if CLIPS else t
+        spacing = tl.full(t.shape, grid.step, tl.float32)
         if grid.kind == _MINIFLOAT:
-            unit = binade(a, grid)
-            lifted = sum_rounded_up(a, unit * (_LIFT * grid.step))
-            whole = ((lifted - 2 * bits16) & _WHOLE).to(tl.float32, bitcast=True)
-            value = tl.fma(unit, -64 * grid.step, whole)
+            spacing = spacing * binade(clipped, grid)
+        if is_nvidia():
+            value = _ceiling_of_difference(clipped, bits16, spacing)
         else:
-            lifted = sum_rounded_up(a, _LIFT * grid.step)
-            whole = ((lifted - 2 * bits16) & _WHOLE).to(tl.float32, bitcast=True)
-            value = whole - 64 * grid.step
+            value = _whole_of_sum(tl.abs(clipped), bits16, spacing)
     return with_sign(value, t) if grid.symmetric else value
 
 
@@ -138,15 +139,47 @@ is_nvidia.__triton_builtin__ = True  # type: ignore[attr-defined]
 
 
 @triton.jit
-def sum_rounded_up(a, b):
-    """The bits of the smallest FP32 number that is not below a + b, for b >= a >= 0."""
-    if is_nvidia():
-        return tl.inline_asm_elementwise(
-            "add.rp.f32 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1
-        )
-    else:
-        near = a + b
-        return near.to(tl.int32, bitcast=True) + (near - b < a).to(tl.int32)
+def _ceiling_of_difference(t, bits16, spacing):
+    """ceil(|t| - (bits16 + 1/2) / 2^16), in units of the spacing, where sums can be rounded up.
+
+    Rounding up keeps a number above, or not above, each number that can be represented. All that
+    matters here can: whole spacings everywhere, and 2^-17 of one next to them. So three sums that
+    are rounded up, in which the draw comes as the last places of 128, are one ceiling.
+    """
+    minus_draw = (bits16 | _MINUS_OFFSET_BITS).to(tl.float32, bitcast=True)
+    difference = _add_up_to_magnitude(t, spacing * -(2.0**-17))
+    difference = _fma_up(spacing, minus_draw, difference)
+    lifted = _fma_up(spacing, tl.full(t.shape, _ROUNDER, tl.float32), difference)
+    return tl.fma(spacing, _OFFSET - _ROUNDER, lifted)
+
+
+@triton.jit
+def _add_up_to_magnitude(a, b):
+    """The smallest FP32 number that is not below |a| + b: one instruction of NVIDIA's."""
+    code: tl.constexpr = "{ .reg .f32 m; abs.f32 m, $1; add.rp.f32 $0, m, $2; }"
+    return tl.inline_asm_elementwise(code, "=r,r,r", [a, b], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def _fma_up(a, b, c):
+    """The smallest FP32 number that is not below a * b + c: one instruction of NVIDIA's."""
+    code: tl.constexpr = "fma.rp.f32 $0, $1, $2, $3;"
+    return tl.inline_asm_elementwise(code, "=r,r,r,r", [a, b, c], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def _whole_of_sum(a, bits16, spacing):
+    """The same by adding integers, with the rounding that every machine has.
+
+    In units of 2^-17 spacings, rounded up to a whole number, a fraction above the draw's is one of
+    at least 2 * bits16 + 2, so adding 2^17 - 2 - 2 * bits16 carries into the whole part just then.
+    The units are the last places of a sum with 64 spacings.
+    """
+    lift = spacing * _LIFT
+    near = a + lift
+    lifted = near.to(tl.int32, bitcast=True) + (near - lift < a).to(tl.int32)
+    whole = ((lifted - 2 * bits16) & _WHOLE).to(tl.float32, bitcast=True)
+    return whole - 64 * spacing
 
 
 @triton.jit
@@ -178,9 +211,23 @@ def with_sign(magnitude, source):
 
 
 @triton.jit
-def magnitude_bits(x):
-    """The bits of |x| as int32: they order as the magnitudes do, with Inf and then NaN on top."""
-    return x.to(tl.int32, bitcast=True) & _MAGNITUDE
+def amax_bits(x, AXIS: tl.constexpr):
+    """The bits of the largest |x| along an axis, which stays with length 1, as int32.
+
+    As integers they order as the magnitudes do, with Inf and then NaN on top.
+    """
+    if is_nvidia():
+        # Its maximum takes the magnitudes of its operands on the way, and NaN for the larger.
+        code: tl.constexpr = "abs.f32 $0, $1;"
+        x = tl.inline_asm_elementwise(code, "=r,r", [x], tl.float32, is_pure=True, pack=1)
+        return tl.reduce(x, AXIS, _larger, keep_dims=True).to(tl.int32, bitcast=True)
+    else:
+        return tl.max(x.to(tl.int32, bitcast=True) & _MAGNITUDE, AXIS, keep_dims=True)
+
+
+@triton.jit
+def _larger(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -194,9 +241,20 @@ def divisor(s):
     field = tl.maximum((254 << 23) - (s.to(tl.int32, bitcast=True) & _EXPONENT), 1 << 23)
     power = field.to(tl.float32, bitcast=True)
     negated = -(s * power)
-    near = -1.0 / negated
+    near = near_reciprocal(-negated)
     reciprocal = tl.fma(tl.fma(negated, near, 1.0), near, near)
     return negated, power, tl.where(s == 0.0, 0.0, reciprocal)
+
+
+@triton.jit
+def near_reciprocal(s):
+    """1 / s within two ulps, for s about 1; Triton's quotient would see to the ends of FP32 too."""
+    if is_nvidia():
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=r,r", [s], tl.float32, is_pure=True, pack=1
+        )
+    else:
+        return 1.0 / s
 
 
 @triton.jit

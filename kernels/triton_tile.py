@@ -22,7 +22,8 @@ from torch import Tensor
 from formats import BlockFormat
 from kernels.triton_rounding import (
     GridFacts,
-    magnitude_bits,
+    amax_bits,
+    is_nvidia,
     philox,
     round_nearest,
     round_stochastic,
@@ -59,10 +60,12 @@ class Steps:
     def new_factor(self, x: Tensor) -> Tensor | None:
         """Memory for the factor of decoded values, FP32; None where there is none.
 
-        It holds the factor of a tensor of zeros, which is that of an empty tensor too.
+        That of an empty tensor is the factor of zeros; others are for a kernel to store.
         """
         if not self.scale.two_level and self.correction == 1.0:
             return None
+        if x.numel():
+            return x.new_empty((), dtype=torch.float32)
         return x.new_full((), self.correction, dtype=torch.float32)
 
     @property
@@ -112,21 +115,46 @@ def rotate(x, signs, steps: tl.constexpr):
     stages: tl.constexpr = steps.stages
     if steps.axis == 1:
         at = tl.arange(0, C) % steps.hadamard
-        x = x * tl.load(signs + at).to(tl.float32)[None, :]
+        left_sign, right_sign = _signs(signs, at)
         for i in tl.static_range(stages):
             pairs = x.reshape(R, C // (2 << i), 2, 1 << i).permute(0, 1, 3, 2)
             left, right = pairs.split()
-            x = tl.join(left + right, left - right).permute(0, 1, 3, 2).reshape(R, C)
+            if i == 0:
+                left, right = _signed_sums(
+                    left, right, left_sign[None, :, None], right_sign[None, :, None]
+                )
+            else:
+                left, right = left + right, left - right
+            x = tl.join(left, right).permute(0, 1, 3, 2).reshape(R, C)
     else:
         at = tl.arange(0, R) % steps.hadamard
-        x = x * tl.load(signs + at).to(tl.float32)[:, None]
+        left_sign, right_sign = _signs(signs, at)
         for i in tl.static_range(stages):
             pairs = x.reshape(R // (2 << i), 2, 1 << i, C).permute(0, 2, 3, 1)
             left, right = pairs.split()
-            x = tl.join(left + right, left - right).permute(0, 3, 1, 2).reshape(R, C)
+            if i == 0:
+                left, right = _signed_sums(
+                    left, right, left_sign[:, None, None], right_sign[:, None, None]
+                )
+            else:
+                left, right = left + right, left - right
+            x = tl.join(left, right).permute(0, 3, 1, 2).reshape(R, C)
     if steps.late_factor == 1.0:
         x = x * (1.0 / (steps.hadamard**0.5))
     return x
+
+
+@triton.jit
+def _signs(signs, at):
+    """The signs of the first and of the second of each pair, FP32."""
+    return tl.load(signs + at).to(tl.float32).reshape(at.shape[0] // 2, 2).split()
+
+
+@triton.jit
+def _signed_sums(left, right, left_sign, right_sign):
+    """Sum and difference of two numbers with signs; a product with one needs no rounding."""
+    left = left * left_sign
+    return tl.fma(right, right_sign, left), tl.fma(right, -right_sign, left)
 
 
 @triton.jit
@@ -142,9 +170,7 @@ def in_blocks(x, steps: tl.constexpr):
 @triton.jit
 def block_amax(x, steps: tl.constexpr):
     """Bits of each block's amax, int32 with 1 where x in blocks has block rows and columns."""
-    bits = magnitude_bits(x)
-    if steps.block[1] != 1:
-        bits = tl.max(bits, 3, keep_dims=True)
+    bits = amax_bits(x, 3)
     if steps.block[0] != 1:
         bits = tl.max(bits, 1, keep_dims=True)
     return bits
@@ -244,7 +270,7 @@ def quantize_tile(x, row0, column0, amax_of_tensor, signs, draws, steps: tl.cons
     t = elements(blocks, stored, decode, steps.late_factor, scale)
     if steps.stochastic:
         bits16 = in_blocks(_draw(row0, column0, R, C, draws, steps), steps)
-        values = round_stochastic(t, bits16, grid)
+        values = round_stochastic(t, bits16, grid, scale.clips)
     else:
         values = round_nearest(t, grid, scale.clips)
     return blocks, t, values, stored
@@ -271,14 +297,26 @@ def load_tile(
         pointers = x + row[:, None] * row_stride + column[None, :]
     else:
         pointers = x + row[:, None] * row_stride + (column.to(tl.int64) * column_stride)[None, :]
-    return tl.load(pointers, mask=mask, other=0.0).to(tl.float32)
+    return to_float32(tl.load(pointers, mask=mask, other=0.0))
 
 
 @triton.jit
-def origin(columns, R: tl.constexpr, C: tl.constexpr):
+def to_float32(x):
+    """FP32 of a tile; of BF16 on NVIDIA's GPUs, two neighbours from the word that holds them."""
+    if is_nvidia() and x.dtype == tl.bfloat16:
+        code: tl.constexpr = "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;"
+        return tl.inline_asm_elementwise(code, "=r,=r,r", [x], tl.float32, is_pure=True, pack=2)
+    else:
+        return x.to(tl.float32)
+
+
+@triton.jit
+def origin(columns, R: tl.constexpr, C: tl.constexpr, LAST_FIRST: tl.constexpr = False):
     """First row (int64) and column of this program's tile."""
     across = tl.cdiv(columns, C)
     tile = tl.program_id(0)
+    if LAST_FIRST:
+        tile = tl.num_programs(0) - 1 - tile
     return (tile // across).to(tl.int64) * R, (tile % across) * C
 
 

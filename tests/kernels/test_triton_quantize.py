@@ -294,6 +294,20 @@ def test_any_shape_and_axis_is_quantised_as_the_reference_does(shape: tuple[int,
         assert actual.counters == reference.counters
 
 
+@runs
+# The interpreter cuts off what does not fit into BF16.
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=on_gpu)])
+def test_the_epilogue_multiplies_in_fp32(dtype: torch.dtype) -> None:
+    from kernels.triton_epilogue import scale_triton
+
+    product = torch.randn(7, 1025, generator=torch.Generator().manual_seed(0)).to(DEVICE, dtype)
+    factors = [torch.tensor(value, device=DEVICE) for value in (0.3, 1.7)]
+    for some in (factors[:1], factors):
+        exact = (product.float() * torch.stack(some).prod()).to(dtype)
+        assert torch.equal(scale_triton(product.clone(), some), exact)
+    assert scale_triton(product[:0], factors).shape == (0, 1025)
+
+
 @on_gpu
 @pytest.mark.parametrize("fmt", FORMATS + RULES)
 def test_quantize_on_a_gpu_equals_its_reference(fmt: str) -> None:
@@ -360,7 +374,7 @@ def test_B38_every_tile_masks_its_tails() -> None:
 
 @runs
 def test_a_tile_grows_to_what_lies_in_it_and_its_warps_with_it() -> None:
-    from kernels.triton_quantize import TILES, choose_tile
+    from kernels.triton_quantize import TILES, choose_amax_tile, choose_tile
     from kernels.triton_tile import steps_of
 
     def steps(fmt: str, axis: int, hadamard: int):
@@ -368,6 +382,10 @@ def test_a_tile_grows_to_what_lies_in_it_and_its_warps_with_it() -> None:
 
     assert choose_tile([steps("e1m2", 1, 1)]) == TILES["row", False, False]
     assert choose_tile([steps("e1m2", 0, 16)]) == TILES["column", True, False]
+    assert (
+        choose_amax_tile([steps("nvfp4", 1, 1), steps("nvfp4", 0, 16)])
+        == TILES["column", True, False]
+    )
     grown = choose_tile([steps("e1m2", 1, 128), steps("e1m2", 0, 128)])
     assert (grown.rows, grown.columns, grown.warps) == (128, 128, 8)
     blocks = choose_tile([steps("mxfp4-rceil", 1, 1), steps("mxfp4-rceil", 0, 1)])
