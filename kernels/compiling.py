@@ -24,7 +24,7 @@ def compiled_on_gpu(dynamic: bool = False) -> Callable[[Callable[P, R]], Callabl
     """Compile a function for calls whose first argument is a tensor on a GPU.
 
     Args:
-        dynamic: one kernel for all shapes, instead of one per shape.
+        dynamic: one kernel for all shapes, which is slower, instead of one per shape.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

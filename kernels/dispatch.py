@@ -79,6 +79,21 @@ def emulate(x: torch.Tensor, treatments: Sequence[Treatment], dtype: torch.dtype
     return emulate_triton(x, treatments, dtype if dtype == torch.bfloat16 else None)
 
 
+def scale(product: torch.Tensor, factors: list[torch.Tensor]) -> torch.Tensor:
+    """The epilogue of an emulated GEMM, in FP32: a factor in BF16 would be a gain, up to 0.4 %.
+
+    Args:
+        product: contiguous; it may be overwritten.
+        factors: one or two FP32 scalars.
+    """
+    if product.device.type == "cuda":
+        from kernels.triton_epilogue import scale_triton
+
+        return scale_triton(product, factors)
+    factor = factors[0] * factors[1] if len(factors) == 2 else factors[0]
+    return (product.float() * factor).to(product.dtype)
+
+
 def supported(target: str) -> list[tuple[str, Path]]:
     """Every registered format with the path of its GEMMs on a target."""
     names = [entry.name for entry in list_formats() if entry.error is None]

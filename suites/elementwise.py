@@ -22,11 +22,15 @@ def rms_norm(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
     return F.rms_norm(x, weight.shape, weight).to(dtype)
 
 
-@compiled_on_gpu(dynamic=True)  # the experts of a mixture see another number of tokens every time
-def gated(gate_up: Tensor) -> Tensor:
+def _gated(gate_up: Tensor) -> Tensor:
     """SwiGLU's product silu(gate) * up of the two halves of the last axis."""
     gate, up = gate_up.chunk(2, dim=-1)
     return F.silu(gate) * up
+
+
+gated = compiled_on_gpu()(_gated)
+# An expert of a mixture sees another number of tokens every time: one kernel for all, but slower.
+gated_ragged = compiled_on_gpu(dynamic=True)(_gated)
 
 
 @compiled_on_gpu()

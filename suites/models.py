@@ -5,8 +5,7 @@
 * every GEMM that a recipe may quantise is an nn.Linear inside `blocks`; what recipes keep in high
   precision goes by the names `embedding`, `head`, `norm` and `router`
 * initial weights are normal with variance 1/in-features; the layers that write to the residual
-stream
-  are scaled down by sqrt(2 * layers), so that its variance does not grow with depth
+  stream are scaled down by sqrt(2 * layers), so that its variance does not grow with depth
 
 A mixture has no capacity limit and drops no token: tokens are sorted by expert, each expert runs on
 its own run of rows, also when that is empty (its gradients are then zeros, not None). The router
@@ -18,6 +17,7 @@ Shape suffixes: B sequences, T tokens, D width, N = B*T, E experts, K experts pe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kernels.gemms import compute_dtype
-from suites.elementwise import gated, rms_norm, split_heads
+from suites.elementwise import gated, gated_ragged, rms_norm, split_heads
 from suites.sizes import ModelConfig
 
 if TYPE_CHECKING:
@@ -136,16 +136,19 @@ class Attention(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """down(silu(gate(x)) * up(x)), gate and up in one GEMM."""
+    """down(silu(gate(x)) * up(x)), gate and up in one GEMM; `product` is what lies between."""
 
-    def __init__(self, width: int, hidden: int) -> None:
+    def __init__(
+        self, width: int, hidden: int, product: Callable[[Tensor], Tensor] = gated
+    ) -> None:
         super().__init__()
+        self.product = product
         self.gate_up = nn.Linear(width, 2 * hidden, bias=False)
         self.down = nn.Linear(hidden, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """The update, x's shape; x may have no rows."""
-        return self.down(gated(self.gate_up(x)))
+        return self.down(self.product(self.gate_up(x)))
 
 
 class Mixture(nn.Module):
@@ -160,7 +163,7 @@ class Mixture(nn.Module):
         self.top_k = config.top_k
         self.router = nn.Linear(config.width, config.experts, bias=False)
         self.experts = nn.ModuleList(
-            SwiGLU(config.width, config.hidden) for _ in range(config.experts)
+            SwiGLU(config.width, config.hidden, gated_ragged) for _ in range(config.experts)
         )
 
     def forward(self, x_BTD: Tensor) -> tuple[Tensor, Tensor]:

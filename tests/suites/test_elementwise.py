@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kernels.gemms import scale
-from suites.elementwise import cross_entropy, gated, rms_norm, rotate, split_heads
+from suites.elementwise import cross_entropy, gated, gated_ragged, rms_norm, rotate, split_heads
 from suites.models import rotary_tables
 
 
@@ -24,9 +23,9 @@ TARGETS = torch.tensor([[1, 2], [0, 4]])
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "rms_norm": (rms_norm, (random(3, 16), random(16), torch.bfloat16)),
     "gated": (gated, (random(3, 16),)),
+    "gated-ragged": (gated_ragged, (random(3, 16),)),
     "split_heads": (split_heads, (random(2, 6, 3 * 32), COSINE, SINE, 4)),
     "cross_entropy": (cross_entropy, (random(2, 2, 5), TARGETS)),
-    "scale": (scale, (random(4, 4), torch.tensor(0.3))),
 }
 
 
