@@ -27,7 +27,7 @@ from hwmodels.measured import Measured, MeasuredCopy, MeasuredGemm, load_measure
 from hwmodels.piece import MICRO, TERA
 from hwmodels.throughput import step_time
 from hwmodels.tiling import tilings
-from hwmodels.validation import TARGETS, compare, worst
+from hwmodels.validation import TARGETS, Comparison, checked, compare, worst
 
 
 @dataclass(frozen=True)
@@ -106,22 +106,32 @@ def _relative_least_squares(
     return np.linalg.lstsq(terms / times[:, None], np.ones_like(times))[0].astype(np.float64)
 
 
+def table(found: Sequence[Comparison]) -> list[str]:
+    """Lines of a Markdown table: every time beside the model's, and the worst of each kind."""
+    head = ("what", "recipe", "measured, us", "model, us", "error", "use")
+    lines = [_line(*head), "|" + "---|" * len(head)]
+    for one in found:
+        times = f"{one.measured_us:,.1f}", f"{one.modelled_us:,.1f}", f"{one.error_percent:+.1f}%"
+        lines.append(_line(f"{one.what} {one.model}", one.recipe or "", *times, one.use))
+    for what, target in TARGETS.items():
+        if furthest := worst(found, what):
+            error = furthest.error_percent
+            verdict = "reached" if abs(error) <= target else "**missed**"
+            name = f"worst of {len(checked(found, what))} {what}s checked, target {target}%"
+            lines.append(_line(name, "", "", "", f"{error:+.1f}%", verdict))
+    return lines
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
 def main() -> None:
     """Print constants and errors of every measured device."""
     for measured in load_measured():
         device = load_device(measured.device)
         print(device.name, calibrate(device, measured))
-        found = list(compare(measured))
-        for one in found:
-            print(
-                f"| {one.what} {one.model} | {one.recipe or ''} | {one.measured_us:,.0f} us "
-                f"| {one.modelled_us:,.0f} us | {one.error_percent:+.1f}% | {one.use} |"
-            )
-        for what in TARGETS:
-            if furthest := worst(found, what):
-                name = f"{furthest.model} {furthest.recipe or ''}"
-                error = furthest.error_percent
-                print(f"worst {what}, target {TARGETS[what]}%: {name} {error:+.1f}%")
+        print("\n".join(table(list(compare(measured)))))
 
 
 if __name__ == "__main__":
