@@ -50,11 +50,25 @@ class Native(Record):
 
 
 class Achievable(Record):
-    """What real kernels reach of the peaks, fitted to measurements of that device."""
+    """What real kernels reach on that device; ``calibration`` fits all but attention and launch.
 
-    compute: Figure
+    Attributes:
+        compute: share of the peak in a GEMM's inner loop, by rate.
+        exposed: share of the time to write a GEMM's result that nothing hides.
+        attention: share of the BF16 peak in flash attention.
+        bandwidth: share of the bandwidth that a copy reaches.
+        passes: the same of a step's element-wise and reducing kernels, all together.
+        launch: of one more kernel in a graph that is replayed, us.
+        start: of a kernel that is launched and timed by itself, us.
+    """
+
+    compute: dict[str, Figure]
+    exposed: Figure
+    attention: Figure
     bandwidth: Figure
-    overhead: Figure
+    passes: Figure
+    launch: Figure
+    start: Figure
 
 
 class DeviceRecord(Record):
@@ -78,6 +92,12 @@ class DeviceRecord(Record):
         for rate, figure in self.rates.items():
             if figure.sparsity is None:
                 raise ValueError(f"rate '{rate}' must say sparsity: dense, sparse or unstated")
+        return self
+
+    @model_validator(mode="after")
+    def _units_for_what_was_reached(self) -> DeviceRecord:
+        if self.achievable and not self.compute_units:
+            raise ValueError("achievable needs compute_units, which a GEMM's tiles are dealt to")
         return self
 
 

@@ -1,83 +1,22 @@
 """Validation: the throughput model beside times measured on a real device.
 
-A measured file (data/*-measured.yaml) holds times of GEMMs, of linear layers and of training steps
-on one device, each marked ``fit`` or ``check``. The device's ``achievable`` values were fitted to
-the first kind only; the errors that count are those of the second.
+A GEMM, a copy or a layer was timed by itself, so it has the device's ``start`` once; a step was
+replayed as a graph and has none. What counts is the error of the times that no constant was fitted
+to (``use: check``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal
-
-from pydantic import Field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from formats import load_recipe
-from formats.schema import Record
-from formats.yamlfile import load_yaml
 from hwmodels.device import BF16, Device, load_device
-from hwmodels.throughput import Piece, layer_pieces, step_time, time_piece
-from hwmodels.workload import BF16_BYTES, Linear, ModelShape
+from hwmodels.measured import Measured, Timing, Use
+from hwmodels.piece import MICRO, Piece, time_piece
+from hwmodels.throughput import step_time
 
-FOLDER = Path(__file__).parent / "data"
-FP8_BYTES = 1
-Use = Literal["fit", "check"]
-
-
-class MeasuredGemm(Record):
-    """Median time of one GEMM; both operands of the named type, BF16 result."""
-
-    m: int = Field(gt=0)
-    n: int = Field(gt=0)
-    k: int = Field(gt=0)
-    operands: Literal["bf16", "fp8"]
-    time_us: float = Field(gt=0)
-    use: Use = "check"
-
-    def pieces(self, device: Device) -> Iterator[Piece]:
-        """The GEMM as the model sees it, the same on every device."""
-        width = BF16_BYTES if self.operands == BF16 else FP8_BYTES
-        moved = width * self.k * (self.m + self.n) + BF16_BYTES * self.m * self.n
-        yield Piece("gemm", 2.0 * self.m * self.n * self.k, self.operands, float(moved))
-
-
-class MeasuredLayer(Record):
-    """Median time of one linear layer forward and backward: three GEMMs, operands quantised."""
-
-    rows: int = Field(gt=0)
-    out_features: int = Field(gt=0)
-    in_features: int = Field(gt=0)
-    recipe: str
-    time_us: float = Field(gt=0)
-    use: Use = "check"
-
-    def pieces(self, device: Device) -> Iterator[Piece]:
-        """The layer's GEMMs and quantisers on a device."""
-        linear = Linear("layer", self.out_features, self.in_features, 1, self.rows)
-        yield from layer_pieces(device, linear, load_recipe(self.recipe))
-
-
-class MeasuredStep(Record):
-    """Median time of one training step of a model under a recipe."""
-
-    model: ModelShape
-    recipe: str
-    optimiser: Literal["adamw"] | None = None
-    time_us: float = Field(gt=0)
-    use: Use = "check"
-
-
-class Measured(Record):
-    """Times of one device: where, when and with what they were taken."""
-
-    device: str
-    source: str
-    date: str
-    gemms: tuple[MeasuredGemm, ...] = ()
-    layers: tuple[MeasuredLayer, ...] = ()
-    steps: tuple[MeasuredStep, ...] = ()
+TARGETS = {"gemm": 15, "layer": 15, "step": 20}  # largest error that was aimed at, percent
 
 
 @dataclass(frozen=True)
@@ -86,7 +25,7 @@ class Comparison:
 
     device: str
     model: str
-    recipe: str
+    recipe: str | None
     what: str
     use: Use
     measured_us: float
@@ -99,11 +38,6 @@ class Comparison:
         return 100 * (self.modelled_us - self.measured_us) / self.measured_us
 
 
-def load_measured() -> list[Measured]:
-    """All measured files."""
-    return [load_yaml(path, Measured) for path in sorted(FOLDER.glob("*-measured.yaml"))]
-
-
 def compare(measured: Measured) -> Iterator[Comparison]:
     """Every measured time beside the model's.
 
@@ -111,59 +45,42 @@ def compare(measured: Measured) -> Iterator[Comparison]:
         ValueError: the device or a recipe is unknown, or the device lacks a rate.
     """
     device = load_device(measured.device)
+    for copy in measured.copies:
+        piece = Piece("copy", "copy", 0.0, BF16, copy.bytes, kernel="stream")
+        yield _alone(device, copy, [piece], (f"{copy.mib:g} MiB", None, "copy"))
     for gemm in measured.gemms:
-        what = f"{gemm.m}x{gemm.n}x{gemm.k}"
-        yield _comparison(device, gemm, (what, gemm.operands, "gemm"))
+        what = f"{gemm.m}x{gemm.n}x{gemm.k}, {gemm.label}"
+        yield _alone(device, gemm, [gemm.piece], (what, None, "gemm"))
     for layer in measured.layers:
         what = f"{layer.rows}x{layer.out_features}x{layer.in_features}"
-        yield _comparison(device, layer, (what, layer.recipe, "layer"))
+        yield _alone(device, layer, layer.pieces(device), (what, layer.recipe, "layer"))
     for run in measured.steps:
-        step = step_time(device, run.model, load_recipe(run.recipe), run.optimiser)
-        modelled = step.seconds * 1e6
-        name = run.model.name
+        step = step_time(device, measured.shape(run), load_recipe(run.recipe), run.optimiser)
+        name = f"{run.model}, {run.tokens:,} tokens"
+        modelled = step.seconds / MICRO
         yield Comparison(
             device.name, name, run.recipe, "step", run.use, run.time_us, modelled, step.bound
         )
 
 
-def worst_error(comparisons: list[Comparison], what: str) -> float | None:
-    """Largest absolute error of the checked times of a kind, percent; None if there are none."""
-    errors = [abs(c.error_percent) for c in comparisons if c.what == what and c.use == "check"]
-    return max(errors, default=None)
+def checked(comparisons: Iterable[Comparison], what: str) -> list[Comparison]:
+    """The times of a kind that nothing was fitted to."""
+    return [one for one in comparisons if one.what == what and one.use == "check"]
 
 
-def fit_achievable(
-    device: Device, timed: Sequence[MeasuredGemm | MeasuredLayer]
-) -> tuple[float, float]:
-    """(share of peak, overhead in us) that best explain what is marked ``fit``.
-
-    Relative least squares. With n launches and t_peak the time at the data sheet's peak,
-    time / t_peak = 1 / share + overhead * n / t_peak is linear in n / t_peak.
-
-    Raises:
-        ValueError: fewer than two times are marked ``fit``.
-    """
-    # What an earlier fit left in the device's file must not enter this one.
-    at_peak = replace(device, record=device.record.model_copy(update={"achievable": None}))
-    points = []
-    for one in (one for one in timed if one.use == "fit"):
-        pieces = [time_piece(at_peak, piece) for piece in one.pieces(at_peak)]
-        peak = sum(piece.seconds for piece in pieces) * 1e6
-        points.append((len(pieces) / peak, one.time_us / peak))
-    if len(points) < 2:
-        raise ValueError("fitting needs at least two GEMMs or layers marked 'use: fit'")
-    mean_x = sum(x for x, _ in points) / len(points)
-    mean_y = sum(y for _, y in points) / len(points)
-    spread = sum((x - mean_x) ** 2 for x, _ in points)
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
-    return 1 / (mean_y - slope * mean_x), slope
+def worst(comparisons: Iterable[Comparison], what: str) -> Comparison | None:
+    """The checked time of a kind that the model is furthest from; None if there are none."""
+    return max(checked(comparisons, what), key=lambda one: abs(one.error_percent), default=None)
 
 
-def _comparison(
-    device: Device, one: MeasuredGemm | MeasuredLayer, named: tuple[str, str, str]
+def _alone(
+    device: Device, one: Timing, pieces: Iterable[Piece], named: tuple[str, str | None, str]
 ) -> Comparison:
+    """What was launched and timed by itself; the start is in place of the first launch."""
     model, recipe, what = named
-    pieces = [time_piece(device, piece) for piece in one.pieces(device)]
-    modelled = sum(piece.seconds for piece in pieces) * 1e6
-    longest = max(pieces, key=lambda piece: piece.seconds).bound
+    timed = [time_piece(device, piece) for piece in pieces]
+    modelled = sum(piece.seconds for piece in timed) / MICRO
+    if reached := device.record.achievable:
+        modelled += reached.start.value - reached.launch.value
+    longest = max(timed, key=lambda piece: piece.seconds).bound
     return Comparison(device.name, model, recipe, what, one.use, one.time_us, modelled, longest)

@@ -5,9 +5,8 @@ rows each sees). Every one makes three GEMMs, (m, n, k) with k contracted:
 
     fprop (tokens, out, in)     dgrad (tokens, in, out)     wgrad (out, in, tokens)
 
-Experts of a mixture see tokens * top_k / experts rows each, an even load. Beside the GEMMs a step
-has attention (QK' and AV, causal, backward twice forward), element-wise passes over memory (norms,
-rotary positions, residuals, SwiGLU) and, counted only where it is named, the optimiser.
+Experts of a mixture see tokens * top_k / experts rows each, an even load. What else a step has is
+in ``passes`` (passes over memory, optimiser) and ``attention``.
 """
 
 from __future__ import annotations
@@ -24,13 +23,7 @@ from formats.schema import Record
 from formats.yamlfile import did_you_mean, load_yaml
 
 FOLDER = Path(__file__).parent / "models"
-BF16_BYTES = 2
-# FP32 weight, two moments and gradient read; weight and moments written, and the BF16 copy.
-ADAMW_BYTES_PER_PARAMETER = 4 * 4 + 3 * 4 + 2
-# Passes over a (tokens, width) tensor per block, forward: 2 norms, 2 residuals, rotary q and k.
-WIDTH_PASSES = 2 * 2 + 2 * 3 + 2 * 2
-HIDDEN_PASSES = 3  # SwiGLU reads gate and up and writes their product
-FORWARD_AND_BACKWARD = 3
+BF16_BYTES, FP32_BYTES = 2, 4
 
 
 class ModelShape(Record):
@@ -81,19 +74,6 @@ class ModelShape(Record):
             layer.copies * layer.out_features * layer.in_features for layer in self.linears
         )
         return linear + (0 if self.tied else self.vocabulary * self.width)
-
-    @property
-    def attention_flops(self) -> float:
-        """QK' and AV of one step: 2 products, 2 FLOP, half of the sequence on average."""
-        forward = 2 * 2 * self.tokens * (self.sequence / 2) * self.width * self.layers
-        return FORWARD_AND_BACKWARD * forward
-
-    @property
-    def elementwise_bytes(self) -> float:
-        """Memory traffic of the passes between GEMMs, BF16."""
-        visits = (self.top_k + self.shared_experts) if self.experts else 1
-        elements = WIDTH_PASSES * self.width + HIDDEN_PASSES * self.hidden * visits
-        return FORWARD_AND_BACKWARD * BF16_BYTES * self.tokens * self.layers * elements
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ VALIDATION = View(
     "How far the model is from measurements",
     ("device", "model", "recipe", "gemm"),
     ("time_us", "modelled_us", "error_percent"),
-    ("bound", "use"),
+    ("bound", "use", "target"),
 )
 ENERGY = View(
     "energy",

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from formats import BlockFormat, Recipe
-from hwmodels import validation
 from hwmodels.device import Device, load_device
 from hwmodels.energy import EnergyClass, step_energy
-from hwmodels.throughput import Step, Timed, step_time
+from hwmodels.measured import load_measured
+from hwmodels.throughput import Step, step_time
+from hwmodels.validation import TARGETS, Comparison, checked, compare, worst
 from hwmodels.workload import ModelShape
 from suites.rows import Quantity, Row, measured, modelled, published
 
@@ -76,7 +77,7 @@ def throughput_rows(
             "reason": sorted({route.reason for route in step.routes.values()}),
             "optimiser": optimiser or "not included",
             "basis": _basis(device),
-            "parts": [f"{part} {share:.0%}" for part, share in _shares(step).items()],
+            "parts": [f"{part} {share:.0%}" for part, share in step.shares.items()],
         },
     )
     for timed in step.pieces if detail == "gemm" else ():
@@ -126,26 +127,33 @@ def _setting(device: Device, model: ModelShape, recipe: Recipe) -> dict[str, str
 
 
 def validation_rows() -> Iterator[Row]:
-    """Times that were measured on a device beside the model's."""
-    for source in validation.load_measured():
+    """Times that were measured on a device beside the model's, and the worst error of each kind."""
+    for source in load_measured():
         note = f"{source.source}, {source.date}"
-        for found in validation.compare(source):
-            yield Row(
-                kind="throughput",
-                config={
-                    "device": found.device,
-                    "model": found.model,
-                    "format": found.recipe,
-                    "recipe": found.recipe,
-                    "gemm": f"{found.what}, measured beside model",
-                },
-                values={
-                    "time_us": measured(found.measured_us, "us", note),
-                    "modelled_us": modelled(found.modelled_us, "us"),
-                    "error_percent": modelled(found.error_percent, "%"),
-                },
-                facts={"bound": found.bound, "use": found.use},
-            )
+        found = list(compare(source))
+        for one in found:
+            yield _validation_row(one, one.what, note, {"use": one.use})
+        for what, target in TARGETS.items():
+            if furthest := worst(found, what):
+                verdict = "reached" if abs(furthest.error_percent) <= target else "missed"
+                facts = {"use": "check", "target": f"{target}%, {verdict}"}
+                head = f"worst of {len(checked(found, what))} {what}s checked"
+                yield _validation_row(furthest, head, note, facts)
+
+
+def _validation_row(one: Comparison, what: str, note: str, facts: dict[str, str]) -> Row:
+    about = {"recipe": one.recipe} if one.recipe else {}
+    head = f"{what}, measured beside model"
+    return Row(
+        kind="throughput",
+        config={"device": one.device, "model": one.model, **about, "gemm": head},
+        values={
+            "time_us": measured(one.measured_us, "us", note),
+            "modelled_us": modelled(one.modelled_us, "us"),
+            "error_percent": modelled(one.error_percent, "%"),
+        },
+        facts={"bound": one.bound, **facts},
+    )
 
 
 def main_format(recipe: Recipe) -> BlockFormat:
@@ -180,20 +188,6 @@ def _counted(step: Step, energies: EnergyClass, fmt: BlockFormat) -> dict[str, Q
             f"{level}_joules_per_token": modelled(joules / step.tokens, "J/token")
             for level, joules in levels.items()
         },
-    }
-
-
-def _shares(step: Step) -> dict[str, float]:
-    """Share of the step's time by kind of piece."""
-
-    def kind(timed: Timed) -> str:
-        words = timed.piece.name.split()
-        return words[1] if len(words) > 1 else words[0]
-
-    kinds = dict.fromkeys(kind(timed) for timed in step.pieces)
-    return {
-        name: sum(t.seconds for t in step.pieces if kind(t) == name) / step.seconds
-        for name in kinds
     }
 
 

@@ -4,38 +4,11 @@ import pytest
 
 from formats import load_format, load_recipe, plain_recipe
 from hwmodels.device import Device, load_device
-from hwmodels.throughput import BF16_BYTES, Piece, gemm_piece, operand_bytes, step_time, time_piece
+from hwmodels.throughput import BF16_BYTES, gemm_piece, step_time
 from hwmodels.workload import Linear, load_model
 
 B200 = load_device("b200")
 MODEL = load_model("dense-1.5b")
-
-
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [("nvfp4", 4096 * 4096 * 4.5 / 8 + 4), ("mxfp4-rceil", 4096 * 4096 * 4.25 / 8)],
-)
-def test_B108_scales_count_as_memory(name, size):
-    """The bytes that throughput moves are the format's storage, scales included."""
-    fmt = load_format(name)
-    moved = operand_bytes(B200, fmt, (4096, 4096), "fp4")
-    assert moved == size == fmt.storage_bytes((4096, 4096))
-
-
-def test_B108_a_wider_carrier_takes_its_width():
-    fmt = load_format("mxint4")
-    assert operand_bytes(B200, fmt, (4096, 4096), "fp8") == 4096 * 4096 * 8.25 / 8
-
-
-def test_B108_padded_blocks_are_moved_too():
-    assert operand_bytes(B200, load_format("nvfp4"), (3, 17), "fp4") == 3 * (16 + 2) + 4
-
-
-def test_a_piece_takes_the_longer_of_compute_and_memory():
-    compute = time_piece(B200, Piece("g", flops=9e15, rate="fp4", bytes=7.7e11))
-    memory = time_piece(B200, Piece("g", flops=9e14, rate="fp4", bytes=7.7e12))
-    assert (compute.seconds, compute.bound) == (pytest.approx(1.0), "compute")
-    assert (memory.seconds, memory.bound) == (pytest.approx(1.0), "memory")
 
 
 def test_operands_of_different_routes_meet_in_bf16():
@@ -63,9 +36,16 @@ def test_the_optimiser_counts_only_by_name():
     without = step_time(B200, MODEL, load_recipe("bf16"))
     with_it = step_time(B200, MODEL, load_recipe("bf16"), "adamw")
     extra = with_it.seconds - without.seconds
-    assert extra == pytest.approx(30 * MODEL.parameters / 7.7e12)
+    assert extra == pytest.approx((12 + 28 + 4) * MODEL.parameters / 7.7e12)
+    assert "optimiser" in with_it.shares and "optimiser" not in without.shares
     with pytest.raises(ValueError, match="unknown optimiser 'muon'"):
         step_time(B200, MODEL, load_recipe("bf16"), "muon")
+
+
+def test_shares_of_a_step_add_up():
+    shares = step_time(load_device("h200"), MODEL, load_recipe("nvfp4"), "adamw").shares
+    assert sum(shares.values()) == pytest.approx(1)
+    assert {"fprop", "attention", "norm", "swiglu", "loss", "quantise", "amax"} <= set(shares)
 
 
 def test_a_device_without_bf16_cannot_time_a_step():
@@ -77,5 +57,7 @@ def test_B106_changing_a_rate_changes_the_step():
     fast = B200.record.rates["bf16"].model_copy(update={"value": 4500.0})
     record = B200.record.model_copy(update={"rates": {**B200.record.rates, "bf16": fast}})
     twice = Device(record, B200.memory, B200.bandwidth, B200.path)
-    attention = Piece("attention", MODEL.attention_flops, "bf16", 0.0)
-    assert time_piece(twice, attention).seconds == time_piece(B200, attention).seconds / 2
+    step, faster = (step_time(one, MODEL, load_recipe("bf16")) for one in (B200, twice))
+    for before, after in zip(step.pieces, faster.pieces, strict=True):
+        half = before.piece.flops and after.bound == "compute"
+        assert after.seconds == (before.seconds / 2 if half else pytest.approx(before.seconds))

@@ -1,26 +1,15 @@
 import pytest
 
-from hwmodels.device import load_device
-from hwmodels.validation import (
-    Measured,
-    MeasuredGemm,
-    compare,
-    fit_achievable,
-    load_measured,
-    worst_error,
-)
-
-
-def gemm(size: int, time_us: float, use: str = "check") -> MeasuredGemm:
-    return MeasuredGemm(m=size, n=size, k=size, operands="bf16", time_us=time_us, use=use)
+from hwmodels.measured import Measured, MeasuredGemm, load_measured
+from hwmodels.validation import TARGETS, compare, worst
 
 
 def peak_us(size: int) -> float:
     return 2 * size**3 / 989e12 * 1e6
 
 
-def peak_us_of(rows: int, outs: int, ins: int) -> float:
-    return 3 * 2 * rows * outs * ins / 989e12 * 1e6
+def gemm(size: int, time_us: float, use: str = "check") -> MeasuredGemm:
+    return MeasuredGemm(m=size, n=size, k=size, operands="bf16", time_us=time_us, use=use)
 
 
 def test_errors_are_of_the_checked_times_only():
@@ -32,58 +21,36 @@ def test_errors_are_of_the_checked_times_only():
     )
     found = list(compare(measured))
     assert [round(c.error_percent, 6) for c in found] == [-50, -20]
-    assert worst_error(found, "gemm") == pytest.approx(20)
-    assert worst_error(found, "step") is None
+    assert worst(found, "gemm") == found[1]
+    assert worst(found, "step") is None
 
 
-def test_the_fit_recovers_share_and_overhead():
-    gemms = tuple(gemm(n, peak_us(n) / 0.75 + 5, "fit") for n in (2048, 4096, 8192))
-    share, overhead = fit_achievable(load_device("h200"), gemms)
-    assert (share, overhead) == (pytest.approx(0.75), pytest.approx(5))
-
-
-def test_a_fit_in_the_device_file_does_not_enter_the_next():
-    fitted = load_device("h200")
-    assert fitted.record.achievable is not None
-    gemms = tuple(gemm(n, peak_us(n) / 0.75 + 5, "fit") for n in (2048, 4096))
-    assert fit_achievable(fitted, gemms) == (pytest.approx(0.75), pytest.approx(5))
-
-
-def test_one_time_is_too_few_to_fit():
-    with pytest.raises(ValueError, match="at least two"):
-        fit_achievable(load_device("h200"), (gemm(4096, 200.0, "fit"), gemm(8192, 900.0)))
-
-
-def test_the_device_file_holds_what_the_measured_file_gives():
-    for measured in load_measured():
-        device = load_device(measured.device)
-        share, overhead = fit_achievable(device, (*measured.gemms, *measured.layers))
-        reached = device.record.achievable
-        assert reached is not None
-        assert reached.compute.value == pytest.approx(share, abs=5e-4)
-        assert reached.overhead.value == pytest.approx(overhead, abs=5e-3)
-
-
-def test_either_layer_alone_predicts_the_other_in_bf16():
-    """Two times fix two constants; a share alone, from one of them, must then hold for both."""
+@pytest.fixture(scope="module")
+def found():
     (measured,) = load_measured()
-    bf16 = [layer for layer in measured.layers if layer.recipe == "bf16"]
-    shares = [
-        peak_us_of(layer.rows, layer.out_features, layer.in_features) / layer.time_us
-        for layer in bf16
+    return list(compare(measured))
+
+
+def test_layers_and_steps_are_within_their_targets(found):
+    """Over times that nothing was fitted to; docs/hardware-model.md has all of them."""
+    for what in ("layer", "step"):
+        assert abs(worst(found, what).error_percent) < TARGETS[what]
+
+
+def test_gemms_are_within_the_target_but_for_one_shape_in_fp8(found):
+    """When this fails because it got better, docs/hardware-model.md is out of date."""
+    missed = [
+        one.model
+        for one in found
+        if (one.what, one.use) == ("gemm", "check") and abs(one.error_percent) > TARGETS["gemm"]
     ]
-    assert len(shares) == 2 and shares[0] / shares[1] == pytest.approx(1, abs=0.02)
+    assert missed == ["384x1024x32768, fp8", "384x1024x32768, fp8, fast"]
 
 
-def test_layers_are_within_the_target_and_steps_are_not():
-    """The target was 15% where a GEMM is the work and 20% on steps, over times not fitted to.
-
-    Emulated layers reach it. Steps of a small model miss it by far: docs/hardware-model.md says
-    why, and this test says when that text is out of date.
-    """
-    (measured,) = load_measured()
-    found = list(compare(measured))
-    assert worst_error(found, "layer") < 15
-    assert worst_error(found, "gemm") is None
-    steps = {c.recipe: round(c.error_percent) for c in found if c.what == "step"}
-    assert steps == {"bf16": -48, "e2m1-ref": -56, "ufp4": -58}
+def test_where_the_time_of_a_step_goes_is_modelled_too(found):
+    """A total can be right by errors that cancel: emulation's extra over BF16 is right as well."""
+    steps = {(one.model, one.recipe): one for one in found if one.what == "step"}
+    for model in ("medium, 32,768 tokens", "large, 32,768 tokens"):
+        plain, emulated = steps[model, "bf16"], steps[model, "ufp4"]
+        extra = emulated.modelled_us - plain.modelled_us
+        assert extra == pytest.approx(emulated.measured_us - plain.measured_us, rel=0.15)

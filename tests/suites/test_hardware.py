@@ -56,16 +56,27 @@ def test_uniform_grids_have_a_rate_only_if_built():
     paths = {
         (row.config["device"], tuple(row.facts["path"]))
         for row in rows
-        if row.config["recipe"] == "e1m2"
+        if row.config.get("recipe") == "e1m2"
     }
     assert ("b200", ("emulated",)) in paths and ("b200-uniform", ("native",)) in paths
     what_if = next(row for row in rows if row.config["device"] == "b200-uniform")
     assert "if built" in what_if.values["time_us"].note
 
 
+def test_the_model_is_shown_beside_every_measured_time_and_worst_of_all():
+    rows = [row for row in run(formats=("e2m1",)) if "modelled_us" in row.values]
+    heads = [str(row.config["gemm"]) for row in rows]
+    assert {head.split(",")[0] for head in heads} >= {"copy", "gemm", "layer", "step"}
+    worst = {head: row for head, row in zip(heads, rows, strict=True) if head.startswith("worst")}
+    assert len(worst) == 3
+    for row in worst.values():
+        missed = abs(row.values["error_percent"].value) > int(row.facts["target"].split("%")[0])
+        assert row.facts["target"].endswith("missed" if missed else "reached")
+
+
 def test_a_device_without_the_rate_is_unavailable_with_a_reason():
     rows = run(HardwareSettings(devices=["mi455x"], models=["dense-1.5b"]), ("nvfp4",))
-    (row,) = (r for r in rows if r.kind == "throughput" and r.config["format"] == "nvfp4")
+    (row,) = (r for r in rows if r.kind == "throughput" and r.config.get("format") == "nvfp4")
     assert row.values["time_us"].status == "unavailable"
     assert "no bf16 rate" in row.values["time_us"].note
 
