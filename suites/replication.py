@@ -37,6 +37,7 @@ from suites.store import read_run
 
 STUDIES = Path(__file__).parent / "studies"
 RESULTS = ROOT / "results" / "ufp4-replication"
+FROM_SCRATCH = ROOT / "results" / "ufp4-replication-from-scratch"  # recipes part at step 0
 PAGE = ROOT / "docs" / "replication.md"
 README = ROOT / "README.md"
 DEPTH = ROOT / "results" / "ufp4-depth"  # of the suite depth, on a CPU
@@ -98,6 +99,11 @@ def load_study() -> Study:
 def committed_rows() -> list[Row]:
     """All rows that the page is made of."""
     return [row for folder in (RESULTS, DEPTH) for row in read_run(folder).rows]
+
+
+def rows_from_scratch() -> list[Row]:
+    """The rows of an earlier study, in which recipes part at the first step."""
+    return list(read_run(FROM_SCRATCH).rows)
 
 
 def runs_by_recipe(rows: Iterable[Row]) -> dict[str, SeedRows]:
@@ -181,6 +187,35 @@ def estimates_table(study: Study, runs: dict[str, SeedRows]) -> str:
     return _table(("estimate", "smallest resolvable, median %", "range, %", "pairs resolved"), body)
 
 
+def outcome(findings: Sequence[Finding]) -> list[tuple[str, list[str]]]:
+    """Claims by verdict, those that say most first."""
+    by_verdict: dict[str, list[str]] = {
+        verdict: [] for verdict in ("replicated", "contradicted", NOT_RESOLVED, NOT_RUN)
+    }
+    for finding in findings:
+        by_verdict[finding.verdict].append(finding.claim.claim)
+    return [(verdict, claims) for verdict, claims in by_verdict.items() if claims]
+
+
+def starts_table(study: Study, runs: dict[str, SeedRows], scratch: dict[str, SeedRows]) -> str:
+    """Pairs that both studies ran, by either; "" if there are none."""
+    both = [
+        (claim, one.comparison, other.comparison)
+        for claim in (*study.claims, *study.questions)
+        for one, other in [(judge(claim, runs), judge(claim, scratch))]
+        if one.comparison and other.comparison
+    ]
+    heads = ("compared", "parting later, %", "seeds", "parting at the first step, %", "seeds")
+    body = [
+        (
+            f"{claim.recipe} with {claim.than}",
+            interval(later), count(later), interval(first), count(first),
+        )
+        for claim, later, first in both
+    ]  # fmt: skip
+    return _table(heads, body) if body else ""
+
+
 def depth_table(rows: Iterable[Row]) -> str:
     """Gain of the deepest forward signal of each network beside the product law; "" if not run."""
     groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
@@ -216,9 +251,10 @@ def count(comparison: Row | None) -> str:
     return "" if value is None else f"{value:.0f}"
 
 
-def page(rows: Sequence[Row]) -> str:
-    """docs/replication.md of the rows of a run folder."""
+def page(rows: Sequence[Row], from_scratch: Sequence[Row] = ()) -> str:
+    """docs/replication.md of the rows of a study, and of an earlier one without a common start."""
     study, runs = load_study(), runs_by_recipe(rows)
+    claims = [judge(claim, runs) for claim in study.claims]
     first = next(iter(next(iter(runs.values())).values()))
     templates = Environment(
         loader=FileSystemLoader(STUDIES), undefined=StrictUndefined, trim_blocks=True,
@@ -234,22 +270,24 @@ def page(rows: Sequence[Row]) -> str:
         diverged=sum(map(len, runs.values())) - len(ok),
         hours=sum(_seconds(row) for row in ok) / 3600,
         results=results_table(study, runs),
-        claims=findings_table([judge(claim, runs) for claim in study.claims], "claim"),
+        outcome=outcome(claims),
+        claims=findings_table(claims, "claim"),
         questions=findings_table([judge(claim, runs) for claim in study.questions], "question"),
         estimates=estimates_table(study, runs),
+        starts=starts_table(study, runs, runs_by_recipe(from_scratch)),
         depth=depth_table(rows),
     )
 
 
 def readme(text: str, rows: Sequence[Row]) -> str:
-    """README's text with its first table made from the rows: what was run, and no more."""
+    """README's text with its first table made from the rows: pairs that have an interval."""
     opening, closing = TABLE_MARKS
     before, _, rest = text.partition(opening)
     _, found, after = rest.partition(closing)
     after = after if found else rest
     study, runs = load_study(), runs_by_recipe(rows)
     findings = [judge(claim, runs) for claim in (*study.claims, *study.questions)]
-    table = findings_table([each for each in findings if each.comparison], "claim or question")
+    table = findings_table([each for each in findings if _has_interval(each)], "claim or question")
     note = "Paired 95 % intervals, negative is better; all of it: [docs/replication.md]"
     return f"{before}{opening}{table}\n\n{note}(docs/replication.md)\n{closing}{after}"
 
@@ -266,8 +304,14 @@ def main(arguments: Sequence[str]) -> None:
         return
     write_summary(RESULTS, Pretrain())
     rows = committed_rows()
-    PAGE.write_text(page(rows))
+    PAGE.write_text(page(rows, rows_from_scratch()))
     README.write_text(readme(README.read_text(), rows))
+
+
+def _has_interval(finding: Finding) -> bool:
+    return (
+        finding.comparison is not None and finding.comparison.quantity("ci_low").value is not None
+    )
 
 
 def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:

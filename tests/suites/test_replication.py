@@ -26,7 +26,9 @@ from suites.replication import (
     page,
     readme,
     results_table,
+    rows_from_scratch,
     runs_by_recipe,
+    starts_table,
 )
 from suites.rows import Row, emulated, measured
 from suites.store import read_run
@@ -119,12 +121,23 @@ def test_page_and_readme_hold_the_tables() -> None:
     rows = [r for seeds in runs(bf16=[4.0] * 3, ufp4=[4.1] * 3).values() for r in seeds.values()]
     text = page(rows)
     assert "6 runs, 0 of them" in " ".join(text.split())
-    assert "| ufp4 " in text and "{{" not in text and "Through depth" not in text
+    assert "| ufp4 " in text and "{{" not in text
+    assert "Through depth" not in text and "Parting at" not in text
+    assert "* not run: UFP4 trains better than the E2M1 reference; " in text
+    assert "Parting at the first step" not in page(rows, rows)
     once = readme("before\n<!-- table -->\nafter\n", rows)
     assert once.startswith("before\n<!-- table -->\n| claim or question") and once.endswith(
         "after\n"
     )
     assert readme(once, rows) == once
+
+
+def test_two_studies_stand_side_by_side_where_both_ran_a_pair() -> None:
+    later = runs(ufp4=[3.9, 3.9, 3.91], e2m1_ref=[4.0] * 3, ufp4_no_sr=[4.0] * 3)
+    first = runs(ufp4=[3.8, 4.1], e2m1_ref=[4.0] * 2)
+    table = starts_table(load_study(), later, first)
+    assert table.count("\n") == 2 and "| ufp4 with e2m1-ref | -2.42 [" in table
+    assert starts_table(load_study(), later, {}) == ""
 
 
 def test_depth_is_that_of_the_last_layer() -> None:
@@ -146,7 +159,7 @@ def test_depth_is_that_of_the_last_layer() -> None:
 @COMMITTED
 def test_committed_page_is_what_the_committed_rows_give() -> None:
     rows = committed_rows()
-    assert PAGE.read_text() == page(rows)
+    assert PAGE.read_text() == page(rows, rows_from_scratch())
     assert readme(README.read_text(), rows) == README.read_text()
 
 
