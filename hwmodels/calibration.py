@@ -81,8 +81,7 @@ def _fit_passes(device: Device, measured: Measured) -> float:
     if run is None or run.use != "fit" or reached is None:
         raise ValueError("fitting needs passes marked 'use: fit', and the device's launch")
     step = step_time(device, measured.shape(run), load_recipe(run.recipe), run.optimiser)
-    timed = [one.piece for one in step.pieces if one.piece.kernel == "pass"]
-    pieces = [piece for piece in timed if piece.kind not in run.leaving_out]
+    pieces = [one.piece for one in step.pieces if one.piece.kernel == "pass"]
     busy = run.time_us - reached.launch.value * sum(piece.launches for piece in pieces)
     moved = sum(piece.bytes for piece in pieces)
     return moved / (busy * MICRO * device.bandwidth.value * TERA)

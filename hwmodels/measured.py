@@ -95,12 +95,6 @@ class MeasuredStep(Timing):
     optimiser: Literal["adamw"] | None = None
 
 
-class MeasuredPasses(MeasuredStep):
-    """All passes of a step together, by GPU time of their kernels, but for the kinds left out."""
-
-    leaving_out: tuple[str, ...] = ()
-
-
 class Measured(Record):
     """Times of one device: where, when and with what they were taken."""
 
@@ -111,7 +105,7 @@ class Measured(Record):
     gemms: tuple[MeasuredGemm, ...] = ()
     layers: tuple[MeasuredLayer, ...] = ()
     models: tuple[ModelShape, ...] = ()
-    passes: MeasuredPasses | None = None
+    passes: MeasuredStep | None = None
     steps: tuple[MeasuredStep, ...] = ()
 
     @model_validator(mode="after")

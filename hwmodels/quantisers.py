@@ -54,7 +54,8 @@ def epilogue_pieces(device: Device, gemm: Gemm, recipe: Recipe) -> Iterator[Piec
     if any(_has_factor(op) and device.route(op.format).path == "emulated" for op in operands):
         copies = gemm.linear.copies
         moved = 2.0 * BF16_BYTES * copies * gemm.m * gemm.n
-        yield Piece(f"{gemm.linear.name} {gemm.name} factor", "factor", 0.0, BF16, moved, copies)
+        name = f"{gemm.linear.name} {gemm.name} factor"
+        yield Piece(name, "factor", 0.0, BF16, moved, copies, "stream")
 
 
 def operand_bytes(device: Device, fmt: BlockFormat, shape: tuple[int, int], rate: str) -> int:
