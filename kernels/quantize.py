@@ -39,7 +39,8 @@ def quantize(
             kernel.
 
     Raises:
-        ValueError: x has no such axis or another dtype, or the format is high precision.
+        ValueError: x has no such axis or another dtype, the format is high precision, or there is
+            no such rounding or backend.
     """
     if fmt.is_high_precision:
         raise ValueError(f"format '{fmt.name}' is high precision: there is nothing to quantise")
@@ -47,6 +48,8 @@ def quantize(
         raise ValueError(f"quantize takes float32, bfloat16 or float16, not {x.dtype}")
     if not -x.dim() <= axis < x.dim():
         raise ValueError(f"axis {axis} does not exist in a tensor of shape {tuple(x.shape)}")
+    if backend not in ("auto", "reference"):
+        raise ValueError(f"backend is 'auto' or 'reference', not '{backend}'")
     plan = Plan(fmt, _draws(rounding, seed), hadamard)
     if backend == "reference" or not x.is_cuda:
         return quantize_reference(x, axis, plan)

@@ -44,6 +44,7 @@ LABELS = {
     "loss_degradation": Label("loss degradation", "+.2f"),
     "memory_gb": Label("memory", ",.0f"),
     "modelled_us": Label("time by model"),
+    "our_sqnr_db": Label("our SQNR", ".2f"),
     "peak_memory_gib": Label("peak memory", ".2f"),
     "pj_per_mac": Label("energy per MAC", ".3f"),
     "predicted_gain": Label("gain, product law", ".4f"),

@@ -38,18 +38,20 @@ class Case:
         bytes_moved: by the candidate, each tensor counted once.
         least_share: the least time the candidate can take, as a share of the roof's.
         rate: whether the ratio compares rates (of bytes) rather than times.
+        layer: the roof's, where it is one, for rivals to take its weights.
     """
 
     device: torch.device
     inputs: Sequence[Any]
-    candidate: Callable[[Any], object]
-    roof: Callable[[Any], object]
+    candidate: Callable[[Any], Any]
+    roof: Callable[[Any], Any]
     roof_name: str
     check: Callable[[], None]
     bytes_moved: float
     least_share: float
     rate: bool
     path: Path
+    layer: nn.Linear | None = None
 
     @property
     def meaning(self) -> str:
@@ -196,14 +198,6 @@ def _layer(config: Mapping[str, Any], device: torch.device) -> Case:
         for _ in range(config["inputs"])
     ]
 
-    def step(layer: nn.Linear) -> Callable[[tuple[Tensor, Tensor]], None]:
-        def run(pair: tuple[Tensor, Tensor]) -> None:
-            x, dy = pair
-            x.grad = layer.weight.grad = None
-            layer(x).backward(dy)
-
-        return run
-
     def check() -> None:
         _check_layer(quantised, outs, ins, device)
 
@@ -212,15 +206,31 @@ def _layer(config: Mapping[str, Any], device: torch.device) -> Case:
     return Case(
         device=device,
         inputs=pairs,
-        candidate=step(quantised),
-        roof=step(plain),
+        candidate=training_step(quantised, quantised.weight),
+        roof=training_step(plain, plain.weight),
         roof_name="BF16 nn.Linear",
         check=check,
         bytes_moved=3 * BYTES * (tokens * ins + tokens * outs + outs * ins),
         least_share=1.0,
         rate=False,
         path=Path("bf16-gemm", "emulated", f"operands by {emulation.name}: {emulation.reason}"),
+        layer=plain,
     )
+
+
+def training_step(
+    forward: Callable[[Tensor], Tensor], weight: Tensor
+) -> Callable[[tuple[Tensor, Tensor]], list[Tensor | None]]:
+    """Forward and backward of a layer for (x, dy), giving y, dx and dw."""
+
+    def run(pair: tuple[Tensor, Tensor]) -> list[Tensor | None]:
+        x, dy = pair
+        x.grad = weight.grad = None
+        y = forward(x)
+        y.backward(dy)
+        return [y.detach(), x.grad, weight.grad]
+
+    return run
 
 
 def _check_layer(layer: QuantizedLinear, outs: int, ins: int, device: torch.device) -> None:

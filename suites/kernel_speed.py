@@ -6,30 +6,30 @@ roof is taken just before and just after each candidate, in the same run. Two gu
 of every number: the result equals the reference, or nothing is timed; and a time below what the
 memory can move is an error, not a record.
 
+Rivals, other projects' code for the same operation, are timed beside the same roof and beside ours.
+
 This module imports no torch, so that settings are checked at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from formats import load_format, load_recipe
 from suites.experiment import Cell, Context, Selection
-from suites.rows import Row, measured
-
-if TYPE_CHECKING:
-    from suites.kernel_cases import Case
-    from suites.timing import Timing
+from suites.kernel_rows import timed_row
+from suites.rivals import LAYER, RIVALS, Offer, check_rivals, find_version
+from suites.rows import Row
 
 Quantiser = Literal["row", "column", "both"]
 Variant = Literal["nearest", "rht", "stochastic", "rht+stochastic"]
 Shape = Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=2, max_length=3)]
-# A copy is not the fastest way to move bytes: reads of what is in cache, or wider writes, may beat
-# it a little. Anything faster than this share of its time did not do the work.
-FLOOR = 0.8
 
 
 class KernelSpeedSettings(BaseModel):
@@ -43,6 +43,8 @@ class KernelSpeedSettings(BaseModel):
         layers: [tokens, out-features, in-features] for GEMMs and layers.
         inputs: different tensors that the timed calls go through.
         repeats: timed calls.
+        rivals: other projects to time, by name; one that is not installed gives a row that says so.
+        rival_paths: folders that hold a rival's package, by name; these are timed too.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -56,6 +58,14 @@ class KernelSpeedSettings(BaseModel):
     layers: list[Shape] = [[8192, 4096, 4096], [16384, 2048, 2048]]
     inputs: Annotated[int, Field(ge=1)] = 4
     repeats: Annotated[int, Field(ge=1)] = 20
+    rivals: list[str] = []
+    rival_paths: dict[str, str] = {}
+
+    @field_validator("rivals", "rival_paths")
+    @classmethod
+    def _known(cls, names: Any) -> Any:
+        check_rivals(names)
+        return names
 
 
 class KernelSpeed:
@@ -68,12 +78,14 @@ class KernelSpeed:
         """One cell per operation, format or recipe, and shape.
 
         Raises:
-            ValueError: an unknown format or recipe, or settings that leave nothing to time.
+            ValueError: an unknown format or recipe, a folder without its rival, or nothing to time.
         """
         cells = [
             *_quantiser_cells(settings, selection.formats or settings.formats),
             *_gemm_cells(settings),
             *_layer_cells(settings, selection.recipes or settings.recipes),
+            # Last: should a rival break the GPU's context, ours are timed already.
+            *_rival_cells(settings, selection),
         ]
         if not cells:
             raise ValueError("nothing to time: name at least one format or recipe, and a shape")
@@ -87,12 +99,14 @@ class KernelSpeed:
         """
         from suites.kernel_cases import make_case
 
+        if "rival" in cell.config:
+            from suites.kernel_rivals import race
+
+            yield race(cell, context.device)
+            return
         case = make_case(cell.config, context.device)
         case.check()
-        before, candidate, after = (
-            _time(case, call, cell) for call in (case.roof, case.candidate, case.roof)
-        )
-        yield _row(cell, case, (before, candidate, after))
+        yield timed_row(cell, case)
 
     def estimate_seconds(self, cell: Cell) -> float:
         """Mostly compilation, and on a CPU the reference that results are checked against."""
@@ -124,7 +138,38 @@ def _layer_cells(settings: KernelSpeedSettings, recipes: Sequence[str]) -> Itera
     for name in recipes:
         digest = load_recipe(name).digest
         for shape in settings.layers:
-            yield _cell(settings, "linear forward+backward", "recipe", name, shape, digest)
+            yield _cell(settings, LAYER, "recipe", name, shape, digest)
+
+
+def _rival_cells(settings: KernelSpeedSettings, selection: Selection) -> Iterable[Cell]:
+    """Every mode of every offer; a selection of formats or recipes narrows the offers too."""
+    chosen = {"format": selection.formats, "recipe": selection.recipes}
+    shapes = {"format": settings.tensors, "recipe": settings.layers}
+    for rival in dict.fromkeys([*settings.rivals, *settings.rival_paths]):
+        found = _found(settings, rival)
+        for offer in RIVALS[rival].offers:
+            wanted = not chosen[offer.by] or offer.name in chosen[offer.by]
+            for mode, shape in product(offer.modes, shapes[offer.by] if wanted else ()):
+                yield _rival_cell(settings, offer, shape, {**found, "mode": mode})
+
+
+def _rival_cell(
+    settings: KernelSpeedSettings, offer: Offer, shape: Shape, extra: Mapping[str, Any]
+) -> Cell:
+    digest = (load_format if offer.by == "format" else load_recipe)(offer.name).digest
+    cell = _cell(settings, offer.operation, offer.by, offer.name, shape, digest)
+    return replace(
+        cell,
+        label=f"{cell.label} by {extra['rival']}, {extra['mode']}",
+        config={**cell.config, **extra, "remark": offer.remark},
+    )
+
+
+def _found(settings: KernelSpeedSettings, rival: str) -> dict[str, str | None]:
+    """The rival and where it is: part of the cell, so that one installed later is timed then."""
+    folder = settings.rival_paths.get(rival)
+    folder = None if folder is None else str(Path(folder).resolve())
+    return {"rival": rival, "version": find_version(rival, folder), "folder": folder}
 
 
 def _cell(
@@ -139,48 +184,3 @@ def _cell(
     }
     label = f"{operation} {name} {'x'.join(map(str, shape))}"
     return Cell(KernelSpeed.kind, label, config, (digest,))
-
-
-def _time(case: Case, call: Any, cell: Cell) -> Timing:
-    from suites.timing import measure
-
-    return measure(call, case.inputs, case.device, cell.config["repeats"])
-
-
-def check_floor(time_us: float, least_us: float, label: str) -> None:
-    """Raise ValueError if a time is below what the roof says is possible."""
-    if time_us < FLOOR * least_us:
-        raise ValueError(
-            f"{label}: {time_us:.1f} us is below the floor of {FLOOR * least_us:.1f} us that its "
-            "bytes take at this machine's own copy rate: the work was not done, or not timed"
-        )
-
-
-def _row(cell: Cell, case: Case, timings: tuple[Timing, Timing, Timing]) -> Row:
-    before, candidate, after = timings
-    roof_us = (before.device_us + after.device_us) / 2
-    roof_wall_us = (before.wall_us + after.wall_us) / 2
-    check_floor(candidate.device_us, case.least_share * roof_us, cell.label)
-    values = {
-        "time_us": measured(candidate.device_us, "us"),
-        "spread": measured(candidate.spread_us / candidate.device_us, "1"),
-        "wall_us": measured(candidate.wall_us, "us"),
-        "roof_us": measured(roof_us, "us"),
-        "roof_drift": measured(abs(after.device_us - before.device_us) / roof_us, "1"),
-        "ratio_to_roof": measured(case.share(candidate.device_us, roof_us), "1", case.meaning),
-        "wall_ratio": measured(case.share(candidate.wall_us, roof_wall_us), "1", case.meaning),
-        "bytes_per_second": measured(case.bytes_moved / candidate.device_us * 1e6, "B/s"),
-    }
-    path = case.path
-    facts = {
-        "path": path.name,
-        "reason": path.reason,
-        "roof": case.roof_name,
-        "launches": "n/a" if candidate.launches is None else candidate.launches,
-        "cache": "level 2 overwritten before each call" if case.device.type == "cuda" else "warm",
-        **case.machine(),
-    }
-    shape = "x".join(map(str, cell.config["shape"]))
-    config = {**cell.config, "shape": shape}
-    config.setdefault("format", cell.config.get("recipe"))
-    return Row(kind="kernel", config=config, values=values, facts=facts)

@@ -28,6 +28,7 @@ def test_narrow_floats_are_widened_exactly(dtype: torch.dtype) -> None:
         ({"axis": 2}, r"axis 2 does not exist in a tensor of shape \(4, 64\)"),
         ({"x": torch.tensor(1.0)}, "axis -1 does not exist"),
         ({"rounding": "up"}, "'nearest' or 'stochastic', not 'up'"),
+        ({"backend": "nonsense"}, "'auto' or 'reference', not 'nonsense'"),
         ({"fmt": load_format("bf16")}, "high precision"),
     ],
 )

@@ -9,7 +9,8 @@ from kernels import passes
 from suites.catalog import load_experiment, load_suite, resolve_settings
 from suites.experiment import Context, Selection
 from suites.kernel_cases import make_case
-from suites.kernel_speed import KernelSpeed, KernelSpeedSettings, check_floor
+from suites.kernel_rows import check_floor
+from suites.kernel_speed import KernelSpeed, KernelSpeedSettings
 from suites.timing import measure
 
 CPU = torch.device("cpu")
