@@ -19,7 +19,7 @@ from reports.table import ORIGINS, Cell, Table
 from suites.rows import Row
 
 JS = ("inline", "cdn", "directory")
-MOST_LINES = 400
+MOST_LINES = 200
 
 
 def write_report(
@@ -66,8 +66,13 @@ def render(rows: Sequence[Row], environments: Sequence[Mapping[str, Any]], js: s
 
 
 def embed(data: object) -> Markup:
-    """Strict JSON that may stand inside a script element, whatever strings it holds."""
-    text = json.dumps(data, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    """Strict JSON that may stand inside a script element, whatever strings it holds.
+
+    Numbers keep six digits: no screen shows more of them, and the exact ones are in the CSV.
+    """
+    text = json.dumps(data, allow_nan=False)
+    rounded = json.loads(text, parse_float=lambda digits: float(f"{float(digits):.6g}"))
+    text = json.dumps(rounded, sort_keys=True, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)  # noqa: S704

@@ -35,14 +35,19 @@ def verdicts(rows: Sequence[Row]) -> list[Row]:
 
     If those are many, only the ones against the first recipe of the run, its reference, are kept.
     """
-    found = of_kind(rows, "comparison")
-    found = [row for row in found if row.config.get("metric") == METRIC] or found
+    found = headline(rows)
     against = [row for row in found if row.config.get("baseline") in baselines(rows)]
     others = [row for row in found if row not in against]
     if len(others) > MOST_PAIRS:
         reference = others[0].config.get("baseline")
         others = [row for row in others if row.config.get("baseline") == reference]
     return against + others
+
+
+def headline(rows: Sequence[Row]) -> list[Row]:
+    """All comparisons of the headline metric; those by other estimates of the loss are in CSV."""
+    found = of_kind(rows, "comparison")
+    return [row for row in found if row.config.get("metric") == METRIC] or found
 
 
 def statements(rows: Sequence[Row]) -> Sentences | None:
@@ -90,6 +95,15 @@ def unresolved(rows: Sequence[Row]) -> Sentences | None:
 
 
 def _not_told(reason: str, found: Sequence[Row]) -> Sentence:
+    """Pairs with their figures, or by name only where those would be a wall of numbers."""
+    if len(found) > MOST_PAIRS:
+        others = dict.fromkeys(str(row.config.get("baseline")) for row in found)
+        named = {
+            other: [str(r.config.get("recipe")) for r in found if r.config.get("baseline") == other]
+            for other in others
+        }
+        lists = "; ".join(f"{', '.join(each)} against {other}" for other, each in named.items())
+        return (f"{lists}: {reason}.",)
     pieces: list[str | Cell] = []
     for row in found:
         link = "; " if pieces else ""
@@ -122,7 +136,7 @@ def verdict_figure(rows: Sequence[Row]) -> Figure | None:
             "xaxis": axis("loss degradation", "%", zeroline=True),
             "yaxis": axis("", autorange="reversed"),
         },
-        COMPARISONS.table(rows),
+        COMPARISONS.table(headline(rows)),
         "Open markers are not resolved: the interval includes zero, or there is none.",
     )
 

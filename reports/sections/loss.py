@@ -12,7 +12,7 @@ from reports.table import Cell, Column, Table, significant, text_cell
 from reports.tables import PATHS, TRAINING
 from suites.rows import Row, Series
 
-BINS = 160
+BINS = 120
 PANELS = ("train_loss", "validation_loss")
 
 
