@@ -1,89 +1,35 @@
-"""replication: verdicts follow from the rows, and the committed page from the committed rows."""
+"""replication: the committed page follows from the committed rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import pytest
 
 from suites.catalog import load_suite, resolve_settings
-from suites.degradation import SeedRows, compare_pair
+from suites.claims import load_study
+from suites.degradation import compare_pair
 from suites.experiment import Device
 from suites.pretrain import Pretrain
 from suites.pretrain_settings import PretrainSettings
 from suites.recipes import build_recipe, recipe_sources
 from suites.replication import (
-    NOT_RUN,
     PAGE,
     README,
     RESULTS,
-    Claim,
     committed_rows,
     depth_table,
-    judge,
-    load_study,
     page,
     readme,
     results_table,
     rows_from_scratch,
-    runs_by_recipe,
     starts_table,
 )
-from suites.rows import Row, emulated, measured
+from suites.rows import Row, emulated
 from suites.store import read_run
+from tests.suites.study_rows import runs
 
 COMMITTED = pytest.mark.skipif(not RESULTS.is_dir(), reason="the study has not been run yet")
-
-
-def run(recipe: str, seed: int, loss: float) -> Row:
-    return Row(
-        kind="training",
-        config={"recipe": recipe, "seed": seed, "model": "m", "steps": 10, "step_tokens": 100,
-                "high_precision_steps": 0},
-        values={
-            "validation_loss": emulated(loss, "nats/token"),
-            "tokens_per_second": measured(2e6, "tokens/s"),
-            "energy_joules": measured(9000, "J"),
-            "step_seconds": measured(0.1, "s"),
-        },
-        facts={
-            "baseline": "bf16", "parameters": 10_000_000, "epochs": 1.5, "bytes_per_token": 3.0,
-            "device": "a GPU",
-        },
-    )  # fmt: skip
-
-
-def runs(**losses: Sequence[float]) -> dict[str, SeedRows]:
-    rows = [
-        run(recipe.replace("_", "-"), seed, loss)
-        for recipe, found in losses.items()
-        for seed, loss in enumerate(found)
-    ]
-    return runs_by_recipe(rows)
-
-
-BETTER = Claim(claim="c", recipe="ufp4", than="e2m1-ref", expected="better")
-
-
-@pytest.mark.parametrize(
-    ("ufp4", "verdict"),
-    [
-        ([3.96, 3.95, 3.96], "replicated"),
-        ([4.04, 4.05, 4.04], "contradicted"),
-        ([3.90, 4.10, 4.01], "not resolved"),
-    ],
-)
-def test_verdict_is_the_comparisons_beside_what_is_claimed(ufp4: list[float], verdict: str) -> None:
-    found = judge(BETTER, runs(e2m1_ref=[4.0, 4.0, 4.0], ufp4=ufp4))
-    assert found.verdict == verdict
-    assert found.averaged is None  # these rows do not have it
-
-
-def test_question_is_answered_and_what_was_not_run_says_so() -> None:
-    question = BETTER.model_copy(update={"expected": None})
-    assert judge(question, runs(e2m1_ref=[4.0] * 3, ufp4=[3.9, 3.9, 3.91])).verdict == "better"
-    assert judge(BETTER, runs(ufp4=[4.0] * 3)).verdict == NOT_RUN
 
 
 def test_results_stand_beside_the_papers() -> None:
