@@ -7,7 +7,7 @@ import json
 import pytest
 
 from suites.catalog import load_suite, resolve_settings
-from suites.claims import load_study
+from suites.claims import load_study, runs_by_recipe
 from suites.degradation import compare_pair
 from suites.experiment import Device
 from suites.pretrain import Pretrain
@@ -117,3 +117,15 @@ def test_committed_summary_is_what_the_rows_derive() -> None:
     raw = found.rows[: len(found.rows) - len(derived)]
     again = [row.model_dump(mode="json") for row in Pretrain().derive(raw)]
     assert again == derived
+
+
+@COMMITTED
+def test_committed_runs_of_a_seed_are_one_run_until_they_part() -> None:
+    """Equal weights, batches and order for every recipe, on whatever GPU a cell was run."""
+    runs_of = runs_by_recipe(committed_rows())
+    for seeds in runs_of.values():
+        for seed, row in seeds.items():
+            shared = int(row.config["high_precision_steps"])
+            found, first = (each.series["train_loss"].y for each in (row, runs_of["bf16"][seed]))
+            assert found[:shared] == first[:shared] and shared > 0
+            assert found[shared:] != first[shared:] or row.config["recipe"] == "bf16"
