@@ -39,6 +39,7 @@ typedef struct {
 
 typedef enum { FP32, BF16, MINIFLOAT, POWER_OF_TWO } ScaleKind;
 
+/* These structures have their twins in kernels/cpu.py. */
 typedef struct {
     int32_t height, width;
     int32_t is_two_level, is_four_over_six, has_table; /* has_table: element is not a Spacing */
@@ -51,8 +52,8 @@ typedef struct {
 typedef struct {
     int64_t length_K, length_R, stride_K, stride_R; /* of x; strides in elements */
     int64_t out_length_K, out_stride_K, out_stride_R;
-    int64_t unit;                /* depth of a tile: whole blocks, Hadamard pieces and groups */
-    int32_t hadamard, threads;   /* the transform's size or 0; how many may work */
+    int64_t unit;              /* depth of a tile: whole blocks, Hadamard pieces and groups */
+    int32_t hadamard, threads; /* the transform's size or 0; how many may work */
     int32_t is_stochastic;
     uint32_t key[2], step, stream, first_row, first_group;
     float hadamard_factor;
@@ -380,7 +381,8 @@ float largest_finite(const float *x, const int8_t *signs, const Format *format, 
    scale and its inverse are at encode_at and decode_at. */
 void emulate(const float *x, float *out, const int8_t *signs, const Format *format, const Job *job,
              const float *encode_at, const float *decode_at) {
-    float encode = format->is_two_level ? *encode_at : 1, decode = format->is_two_level ? *decode_at : 1;
+    float encode = format->is_two_level ? *encode_at : 1;
+    float decode = format->is_two_level ? *decode_at : 1;
     int64_t across = ceil_div(job->length_R, LANES), down = ceil_div(job->out_length_K, job->unit);
     int64_t scratch = format->is_four_over_six ? format->width : 0;
 #pragma omp parallel num_threads(threads_for(job))

@@ -32,13 +32,16 @@ from kernels.spacing import Spacing
 
 SOURCE = Path(__file__).with_name("cpu.c")
 COMPILERS = ("cc", "gcc", "clang")
-# Results must be those of separate operations; floor and sqrt need not report errors or traps.
-FLAGS = "-std=gnu11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp -shared -fPIC"
+# Each operation rounds by itself. That none can trap lets branches become selections.
+NUMERICS = ("-ffp-contract=off", "-fno-trapping-math")
+FLAGS = ("-std=gnu11", "-O3", *NUMERICS, "-fopenmp", "-shared", "-fPIC")
+# As in the source.
 LANES = 64
 LEVELS = 256
 SCALE_KINDS = ("fp32", "bf16", "minifloat", "power-of-two")
 
 
+# The source's structures.
 class _Spacing(Structure):
     _fields_ = [("limit", c_float), ("finest", c_float), ("relative", c_float)]
 
@@ -126,7 +129,7 @@ def _library() -> ctypes.CDLL:
     vectors = ["-mavx2"] if torch.backends.cpu.get_cpu_capability().startswith("AVX") else []
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder) / "cpu.so"
-        command = [names[0], *FLAGS.split(), *vectors, str(SOURCE), "-o", str(built), "-lm"]
+        command = [names[0], *FLAGS, *vectors, str(SOURCE), "-o", str(built)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
             raise OSError(f"{names[0]}: {result.stderr.strip().partition(chr(10))[0]}")
@@ -139,7 +142,7 @@ def _library() -> ctypes.CDLL:
 
 
 def runs(x: Tensor, fmt: BlockFormat) -> bool:
-    """Whether the fused path takes this tensor in this format."""
+    """Whether the fused path takes this tensor in this format: tiles hold whole blocks."""
     fits = LANES % fmt.block[0] == 0
     return x.device.type == "cpu" and x.numel() > 0 and fits and cpu_path().name == "c"
 
