@@ -16,6 +16,7 @@ import torch
 
 from formats import BlockFormat, list_formats, load_format
 from kernels import emulate as plain
+from kernels.cpu import cpu_path
 from kernels.emulate import Emulated, Treatment
 from kernels.targets import CPU, INSTRUCTIONS, Operands, target_of
 
@@ -60,7 +61,8 @@ def gemm_path(fmt: BlockFormat, target: str) -> Path:
 def quantise_path(target: str) -> Path:
     """How operands are quantised on a target: always emulated, which is exact."""
     if target == CPU:
-        return Path("torch", "emulated", "no GPU")
+        found = cpu_path()
+        return Path(found.name, "emulated", f"no GPU; {found.reason}")
     return Path("triton", "emulated", f"fused kernel, compiled for {target}")
 
 

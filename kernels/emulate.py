@@ -1,38 +1,31 @@
 """Quantise and decode in one go, for operands that are multiplied at once: emulation's fast path.
 
-Equal to ``reference`` bit for bit, without codes, counters or, for the usual grids, tables. The
-work is done contraction first, whichever axis that is, by the passes of ``kernels.passes``:
+Equal to ``reference`` bit for bit, without codes, counters or, for the usual grids, tables:
 
     rotate -> amax of each block -> stored scales -> round and multiply
 
-On the CPU they run compiled; ``kernels.passes.cpu_path`` tells whether, and why not.
+On a CPU ``kernels.cpu`` does all of it in one pass. What follows here is the same in plain torch,
+for machines without a C compiler: several passes over memory, two to four times as fast as the
+reference. ``kernels.cpu.cpu_path`` tells which one runs, and why.
 
-Shape suffixes: K the contraction, R rows; A, n, B fibres, with blocks along n (see ``passes``);
-C blocks along B.
+Shape suffixes: K the contraction, R rows; A, n, B fibres, with blocks along n and everything else
+independent; C blocks along B. With the contraction first, B runs over the rows and is contiguous.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from formats import BlockFormat, Grid
-from formats.scale import AMAX, FOUR_OVER_SIX, FP32_SCALE
-from kernels.passes import (
-    Rounding,
-    amax,
-    draw_bits16,
-    hadamard,
-    round_blocks,
-    round_scales,
-    squared_errors,
-)
+from formats.scale import FOUR_OVER_SIX
+from kernels import cpu
+from kernels.hadamard import rotate
 from kernels.reference import round_stochastically, round_to_codes
 from kernels.rounding import Draws
 from kernels.scaling import (
@@ -42,6 +35,7 @@ from kernels.scaling import (
     stored_scale,
     tensor_scale,
 )
+from kernels.spacing import Spacing
 
 
 @dataclass(frozen=True)
@@ -80,34 +74,41 @@ class Emulated:
     factor: Tensor | None
 
 
-@torch.compiler.disable(reason="emulation brings its own compiled passes")
+@torch.no_grad()
+@torch.compiler.disable(reason="emulation brings its own kernels")
 def emulate(x: Tensor, treatments: Sequence[Treatment]) -> list[Emulated]:
     """Quantise and decode a 2-D tensor once per treatment; values are FP32.
 
     Args:
         x: [rows, columns], any float dtype and strides.
     """
-    return [_emulate(x.detach(), treatment) for treatment in treatments]
+    return [_emulate(x, treatment) for treatment in treatments]
 
 
 def _emulate(x: Tensor, treatment: Treatment) -> Emulated:
     fmt, signs, draws = treatment.format, treatment.signs, treatment.draws
     x_KR = x if treatment.axis == 0 else x.t()
-    rows, height, width = x_KR.shape[1], *fmt.block
-    if signs is not None:
-        x_KR = hadamard(_pad(x_KR, signs.numel(), 1).contiguous(), signs)
-    columns = x_KR.shape[0]
-    x_KR = _pad(x_KR, width, height)
-    bits16 = None if draws is None else draw_bits16(draws, x_KR)
-    # Blocks along contiguous memory need no transposed copy: nothing else needs the rows last.
-    as_rows = bits16 is None and height == 1 and x_KR.stride(0) == 1
-    shape = (-1, width, 1) if as_rows else (x_KR.shape[0] // width, width, x_KR.shape[1])
-    x_AnB = (x_KR.t() if as_rows else x_KR).contiguous().view(shape)
-    values, scale = _quantize(x_AnB, fmt, bits16 if bits16 is None else bits16.view(x_AnB.shape))
-    values_KR = values.view(x_KR.shape[::-1]).t() if as_rows else values.view(x_KR.shape)
-    values_KR = values_KR[:columns, :rows]
+    run = cpu.emulate_fused if cpu.runs(x, fmt) else emulate_plain
+    values_KR, scale = run(x_KR, fmt, signs, draws)
     values = values_KR if treatment.axis == 0 else values_KR.t()
     return Emulated(values, decode_factor(fmt, scale, draws is not None, x.device))
+
+
+def emulate_plain(
+    x_KR: Tensor, fmt: BlockFormat, signs: Tensor | None, draws: Draws | None
+) -> tuple[Tensor, TensorScale | None]:
+    """As ``cpu.emulate_fused``, on any device."""
+    rows, height, width = x_KR.shape[1], *fmt.block
+    if signs is not None:
+        x_KR = rotate(_pad(x_KR, signs.numel(), 1).t(), signs).t()
+    columns = x_KR.shape[0]
+    x_KR = _pad(x_KR, width, height).contiguous()
+    x_AnB = x_KR.view(x_KR.shape[0] // width, width, x_KR.shape[1])
+    bits16 = None
+    if draws is not None:
+        bits16 = draws.bits16(x_KR.shape[1], x_KR.shape[0], x_KR.device).t().reshape(x_AnB.shape)
+    values, scale = _quantize(x_AnB.float(), fmt, bits16)
+    return values.view(x_KR.shape)[:columns, :rows], scale
 
 
 def _pad(x_KR: Tensor, columns: int, rows: int) -> Tensor:
@@ -120,17 +121,14 @@ def _quantize(
 ) -> tuple[Tensor, TensorScale | None]:
     """Values of blocks along n (and over ``height`` neighbours of B), and the tensor's scale."""
     assert fmt.element is not None
-    amax_AC = _over_height(amax(x_AnB), fmt).amax(-1)
+    amax_AC = _over_height(x_AnB.abs().amax(1), fmt).amax(-1)
     finite_AC = torch.isfinite(amax_AC)
     amax_AC = torch.where(finite_AC, amax_AC, 0.0)
     scale = _tensor_scale(amax_AC, fmt)
     stored_AC = torch.where(finite_AC, _stored_scale(x_AnB, amax_AC, fmt, scale), math.nan)
     stored = _spread(stored_AC, fmt)
-    rounding = Rounding.of(fmt.element)
-    if rounding is None:
-        t = encode_elements(x_AnB.float(), stored, scale)
-        return round_by_table(t, fmt.element, bits16) * stored, scale
-    return round_blocks(x_AnB, stored, bits16, scale, rounding), scale
+    t_AnB = encode_elements(x_AnB, stored, scale)
+    return _round(t_AnB, fmt.element, bits16) * stored, scale
 
 
 def _over_height(x_AB: Tensor, fmt: BlockFormat) -> Tensor:
@@ -155,45 +153,31 @@ def _stored_scale(
     x_AnB: Tensor, amax_AC: Tensor, fmt: BlockFormat, scale: TensorScale | None
 ) -> Tensor:
     assert fmt.scale is not None
-    stored = _round_scales(amax_AC, fmt, scale)
+    stored = stored_scale(amax_AC, fmt, scale)
     if fmt.scale.rule != FOUR_OVER_SIX:
         return stored
-    to_four = _round_scales(amax_AC, fmt, scale, target=4.0)
+    to_four = stored_scale(amax_AC, fmt, scale, target=4.0)
     better = _error(x_AnB, to_four, fmt, scale) < _error(x_AnB, stored, fmt, scale)
     return torch.where(better, to_four, stored)
-
-
-def _round_scales(
-    amax_AC: Tensor, fmt: BlockFormat, scale: TensorScale | None, target: float | None = None
-) -> Tensor:
-    assert fmt.scale is not None
-    rounding = Rounding.of_scale(fmt.scale)
-    if rounding is None:
-        return stored_scale(amax_AC, fmt, scale, target)
-    return round_scales(stored_scale(amax_AC, _with_wide_scale(fmt), scale, target), rounding)
-
-
-@cache
-def _with_wide_scale(fmt: BlockFormat) -> BlockFormat:
-    """The format with FP32 scales: it stores the scales that fmt's are rounded from."""
-    assert fmt.scale is not None
-    return replace(fmt, scale=replace(fmt.scale, format=FP32_SCALE, rule=AMAX))
 
 
 def _error(x_AnB: Tensor, stored_AC: Tensor, fmt: BlockFormat, scale: TensorScale | None) -> Tensor:
     """Squared error of each block, added up by halving as in ``reference``."""
     assert fmt.element is not None and scale is not None
-    rounding = Rounding.of(fmt.element)
-    assert rounding is not None, "four-over-six is a rule for E2M1"
-    squares = squared_errors(x_AnB, _spread(stored_AC, fmt), scale, rounding)
-    squares = _over_height(squares, fmt).permute(3, 1, 0, 2).flatten(0, 1)
+    stored = _spread(stored_AC, fmt)
+    q_AnB = _round(encode_elements(x_AnB, stored, scale), fmt.element, None)
+    squares = _over_height((q_AnB * stored * scale.decode - x_AnB).square(), fmt)
+    squares = squares.permute(3, 1, 0, 2).flatten(0, 1)
     while squares.shape[0] > 1:
         half = squares.shape[0] // 2
         squares = squares[:half] + squares[half:]
     return squares.squeeze(0)
 
 
-def round_by_table(t: Tensor, grid: Grid, bits16: Tensor | None) -> Tensor:
-    """Grid values of t, for grids without a formula."""
+def _round(t: Tensor, grid: Grid, bits16: Tensor | None) -> Tensor:
+    """Grid values of t."""
+    spacing = Spacing.of(grid)
+    if spacing is not None:
+        return spacing.round(t, bits16)
     codes = round_to_codes(t, grid) if bits16 is None else round_stochastically(t, grid, bits16)
     return torch.tensor(grid.decode_table, device=t.device)[codes.long()]

@@ -21,6 +21,7 @@ from suites.rows import Row
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMERIC_PACKAGES = ("formats", "kernels", "suites", "hwmodels")
+SOURCES = (".py", ".c")
 
 Device = Literal["cpu", "cuda"]
 Progress = Callable[[int, int, str], None]
@@ -31,7 +32,8 @@ def code_version() -> str:
     """Digest of the source files that can change a result; reports and tests are not among them."""
     digest = hashlib.sha256()
     for package in NUMERIC_PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
+        sources = [path for end in SOURCES for path in (ROOT / package).rglob(f"*{end}")]
+        for path in sorted(sources):
             digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -16,6 +16,8 @@ import torch
 from formats import Recipe, load_recipe
 from hwmodels.nvml import EnergyWindow
 from kernels import convert, observe
+from kernels.dispatch import quantise_path
+from kernels.targets import target_of
 from suites.averaging import WeightAverage
 from suites.batches import Batches, make_validation
 from suites.corpus import load_corpus
@@ -201,11 +203,19 @@ class PretrainCell:
             "training_path": self.training_path,
             "gemm_path": quantization.path,
             "gemm_reason": quantization.reason,
+            **self._quantiser(),
             "converted": list(quantization.converted),
             "kept": list(quantization.kept),
             "epochs": epochs,
             "corpus_digest": self.corpus.digest,
         }
+
+    def _quantiser(self) -> dict[str, str]:
+        """What quantised the operands, if any were."""
+        if not self.model.quantization.layers:
+            return {}
+        path = quantise_path(target_of(torch.device(self.context.device)))
+        return {"quantise_path": path.name, "quantise_reason": path.reason}
 
     def _device_name(self) -> str:
         return torch.cuda.get_device_name() if self.context.device == "cuda" else "cpu"

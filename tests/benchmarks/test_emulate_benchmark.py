@@ -12,9 +12,9 @@ import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from formats import load_format
+from kernels.cpu import cpu_path
 from kernels.emulate import Treatment, emulate
 from kernels.hadamard import Hadamard
-from kernels.passes import cpu_path
 from kernels.rounding import Draws
 
 TOKENS, WIDTH = 4096, 256

@@ -7,6 +7,7 @@ import torch
 
 from formats import load_format
 from kernels import dispatch
+from kernels.cpu import cpu_path
 from kernels.dispatch import gemm_path, quantise_path, supported
 from kernels.targets import INSTRUCTIONS, target_of
 
@@ -58,7 +59,7 @@ def test_B92_the_listed_targets_are_native_and_no_device_is_a_cpu(monkeypatch) -
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (10, 3))
     assert gemm_path(load_format("nvfp4"), target_of(torch.device("cuda"))).origin == "native"
     assert target_of(torch.device("cpu")) == "cpu"
-    assert quantise_path("cpu").name == "torch"
+    assert quantise_path("cpu").name == cpu_path().name
     assert quantise_path("sm_90").name == "triton"
 
 

@@ -1,20 +1,21 @@
-"""Emulation equals the reference bit for bit, eager and compiled."""
+"""Emulation equals the reference bit for bit, by the fused path and in plain torch."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from formats import BlockFormat, Grid, list_formats, load_format, load_recipe
-from kernels import passes
+from kernels import cpu
 from kernels.convert import convert
+from kernels.cpu import CpuPath, cpu_path
 from kernels.emulate import Emulated, Treatment, emulate
 from kernels.hadamard import Hadamard
-from kernels.passes import CpuPath, cpu_path, draw_bits16
 from kernels.reference import Plan, quantize_reference
 from kernels.rounding import Draws
 from kernels.scaling import decode_scales
@@ -25,14 +26,16 @@ FORMATS = [
     if not fmt.is_high_precision
 ]
 DRAWS = Draws(seed=7, step=5, stream=9, row=8, column=16)
-compiled_only = pytest.mark.skipif(
-    cpu_path().name != "compiled", reason=f"emulation is not compiled: {cpu_path().reason}"
+fused_only = pytest.mark.skipif(cpu_path().name != "c", reason=cpu_path().reason)
+BOTH_PATHS = pytest.mark.parametrize(
+    "path", [pytest.param("c", marks=fused_only), "torch"], indirect=True
 )
 
 
 @pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "cpu_path", lambda: CpuPath("eager", "the test asks for it"))
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(cpu, "cpu_path", lambda: CpuPath(request.param, "the test asks for it"))
+    return request.param
 
 
 def wild(rows: int, columns: int) -> Tensor:
@@ -63,18 +66,33 @@ def assert_equals_reference(
         assert torch.equal(emulated.factor, expected.tensor_scale)
 
 
-@pytest.mark.usefixtures("eager")
+@pytest.mark.usefixtures("path")
+@BOTH_PATHS
 @pytest.mark.parametrize("size", [None, 16, 32])
 @pytest.mark.parametrize("draws", [None, DRAWS], ids=["nearest", "stochastic"])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
-def test_eager_equals_the_reference(
+def test_equals_the_reference(
     fmt: BlockFormat, axis: int, draws: Draws | None, size: int | None
 ) -> None:
     assert_equals_reference(wild(33, 50), fmt, axis, draws, size)
 
 
-@pytest.mark.usefixtures("eager")
+@pytest.mark.usefixtures("path")
+@BOTH_PATHS
+@pytest.mark.parametrize("size", [None, 16])
+@pytest.mark.parametrize("draws", [None, DRAWS], ids=["nearest", "stochastic"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("name", ["e2m1", "nvfp4", "nvfp4-2d", "four-over-six", "mxfp8"])
+def test_many_tiles_equal_the_reference(
+    name: str, axis: int, draws: Draws | None, size: int | None
+) -> None:
+    for x in (wild(150, 203), wild(256, 128)):
+        assert_equals_reference(x, load_format(name), axis, draws, size)
+
+
+@pytest.mark.usefixtures("path")
+@BOTH_PATHS
 @pytest.mark.parametrize("shape", [(1, 7), (0, 16), (40, 0), (48, 256)])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("size", [1, 2, 128])
@@ -84,7 +102,8 @@ def test_odd_shapes_and_sizes(shape: tuple[int, int], axis: int, size: int) -> N
         assert_equals_reference(torch.randn(shape).bfloat16(), load_format(name), axis, None, None)
 
 
-@pytest.mark.usefixtures("eager")
+@pytest.mark.usefixtures("path")
+@BOTH_PATHS
 @pytest.mark.parametrize("draws", [None, DRAWS], ids=["nearest", "stochastic"])
 @pytest.mark.parametrize(
     "values", [(0.0, 0.3, 1.0, 1.1), (-2.0, -0.5, 0.0, 0.7)], ids=["magnitudes", "signed"]
@@ -98,14 +117,16 @@ def test_grids_without_a_formula_and_with_a_gain(
     assert_equals_reference(wild(33, 50), fmt, 0, draws, 16)
 
 
-@pytest.mark.usefixtures("eager")
+@pytest.mark.usefixtures("path")
+@BOTH_PATHS
 def test_a_strided_view_is_the_same_operand() -> None:
     x = wild(64, 40)
     for axis in (0, 1):
         assert_equals_reference(x[1::2, 3:].t(), load_format("nvfp4"), axis, DRAWS, 16)
 
 
-@pytest.mark.usefixtures("eager")
+@pytest.mark.usefixtures("path")
+@BOTH_PATHS
 @pytest.mark.parametrize(
     "draws",
     [
@@ -115,30 +136,30 @@ def test_a_strided_view_is_the_same_operand() -> None:
     ],
     ids=["zeros", "ones", "top bits"],
 )
-def test_32_bit_philox_draws_the_same_bits(draws: Draws) -> None:
-    expected = draws.bits16(5, 27, torch.device("cpu"))
-    assert torch.equal(draw_bits16(draws, torch.empty(27, 5)).t(), expected)
+def test_every_bit_of_a_draw_counts(draws: Draws) -> None:
+    """Fractions of bits / 2^16 are rounded down, and of one more up; scales are 1."""
+    bits16 = draws.bits16(5, 27, torch.device("cpu"))
+    treatment = Treatment(load_format("mxint4"), axis=1, draws=draws)
+    down, up = (emulate(4.0 + (bits16 + more) / 65536.0, [treatment])[0].values for more in (0, 1))
+    assert torch.equal(down, torch.full((5, 27), 4.0))
+    assert torch.equal(up, torch.full((5, 27), 5.0))
 
 
-@pytest.mark.slow
-@compiled_only
-@pytest.mark.parametrize("size", [None, 16])
-@pytest.mark.parametrize("draws", [None, DRAWS], ids=["nearest", "stochastic"])
-@pytest.mark.parametrize("axis", [0, 1])
-def test_compiled_equals_the_reference(axis: int, draws: Draws | None, size: int | None) -> None:
-    for x in (wild(33, 50), wild(48, 80)):
-        assert_equals_reference(x, load_format("nvfp4"), axis, draws, size)
+@fused_only
+def test_the_number_of_threads_changes_nothing() -> None:
+    x, treatment = wild(256, 200), Treatment(load_format("nvfp4"), axis=1, draws=DRAWS)
+    threads = torch.get_num_threads()
+    results = []
+    try:
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            results.append(emulate(x, [treatment])[0].values)
+    finally:
+        torch.set_num_threads(threads)
+    torch.testing.assert_close(*results, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.slow
-@compiled_only
-@pytest.mark.parametrize("name", ["mxfp8", "int4", "four-over-six"])
-def test_compiled_rounding_of_other_grids(name: str) -> None:
-    assert_equals_reference(wild(48, 80), load_format(name), 0, None, None)
-
-
-@pytest.mark.slow
-@compiled_only
+@fused_only
 def test_B75_compiled_and_eager_are_bitwise_equal_on_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     treatment = Treatment(load_format("nvfp4"), axis=1)
     x = torch.randn(16, 16, 768, dtype=torch.bfloat16).flatten(0, 1)
@@ -146,15 +167,15 @@ def test_B75_compiled_and_eager_are_bitwise_equal_on_bf16(monkeypatch: pytest.Mo
     def fake_quant(x: Tensor) -> Emulated:
         return emulate(x, [treatment])[0]
 
-    compiled = torch.compile(fake_quant)(x)
-    monkeypatch.setattr(passes, "cpu_path", lambda: CpuPath("eager", "the test asks for it"))
+    fused = torch.compile(fake_quant, backend="aot_eager")(x)
+    monkeypatch.setattr(cpu, "cpu_path", lambda: CpuPath("torch", "the test asks for it"))
     expected = fake_quant(x)
-    assert torch.equal(compiled.values, expected.values)
-    assert compiled.factor is not None and expected.factor is not None
-    assert torch.equal(compiled.factor, expected.factor)
+    assert torch.equal(fused.values, expected.values)
+    assert fused.factor is not None and expected.factor is not None
+    assert torch.equal(fused.factor, expected.factor)
 
 
-@compiled_only
+@fused_only
 def test_B76_compiled_code_leaves_subnormals_alone() -> None:
     emulate(torch.randn(32, 32), [Treatment(load_format("nvfp4"), axis=0)])
     smallest = decode_scales(torch.zeros(1, dtype=torch.uint8), load_format("mxfp4-floor"))
@@ -162,8 +183,7 @@ def test_B76_compiled_code_leaves_subnormals_alone() -> None:
     assert (torch.tensor(0.1875) * torch.tensor(2.0**-124)).item() == 0.1875 * 2.0**-124
 
 
-@pytest.mark.slow
-@compiled_only
+@fused_only
 def test_a_compiled_model_equals_the_eager_one() -> None:
     torch.manual_seed(0)
     recipe = dataclasses.replace(load_recipe("nvfp4"), keep_last=0.0)
@@ -179,12 +199,16 @@ def test_a_compiled_model_equals_the_eager_one() -> None:
         assert torch.equal(compiled_result, eager_result)
 
 
-def test_the_path_says_why_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError("No working C++ compiler found\nand much more")
-
-    monkeypatch.setattr(torch, "compile", refuse)
-    path = cpu_path.__wrapped__()
-    assert path == CpuPath(
-        "eager", "torch.compile does not work here: No working C++ compiler found"
-    )
+def test_the_path_says_why_nothing_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cpu, "_library", cpu._library.__wrapped__)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    found = cpu_path.__wrapped__()
+    assert found.name == "torch"
+    assert "no C compiler found (cc, gcc, clang)" in found.reason
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\necho 'cc: no such thing' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    assert cpu_path.__wrapped__().reason == "the fused path was not built: cc: cc: no such thing"

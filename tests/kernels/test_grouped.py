@@ -9,17 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from formats import Recipe, load_recipe
-from kernels import GroupedLinear, QuantizedLinear, convert, passes
+from kernels import GroupedLinear, QuantizedLinear, convert
 from kernels.grouped import QuantizedGroupedLinear
-from kernels.passes import CpuPath
 
 SPLITS = [[5, 0, 33, 26], [0, 64, 0, 0], [0, 0, 0, 0], [3, 5, 1, 16]]
 RECIPES = pytest.mark.parametrize("name", ["e2m1-ref", "ufp4", "nvfp4", "mxfp4"])
-
-
-@pytest.fixture(autouse=True)
-def eager_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "cpu_path", lambda: CpuPath("eager", "a test"))
 
 
 def everywhere(name: str) -> Recipe:

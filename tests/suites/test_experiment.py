@@ -37,5 +37,7 @@ def test_the_code_version_follows_numeric_sources_only(
     version = code_version.__wrapped__()
     (tmp_path / "reports" / "a.py").write_text("x = 2")
     assert code_version.__wrapped__() == version
-    (tmp_path / "kernels" / "a.py").write_text("x = 2")
-    assert code_version.__wrapped__() != version
+    for name in ("a.py", "a.c"):
+        (tmp_path / "kernels" / name).write_text("x = 2")
+        assert code_version.__wrapped__() != version
+        version = code_version.__wrapped__()

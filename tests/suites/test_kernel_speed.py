@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernels import passes
 from suites.catalog import load_experiment, load_suite, resolve_settings
 from suites.experiment import Context, Selection
 from suites.kernel_cases import make_case
@@ -24,12 +23,6 @@ SMALL = KernelSpeedSettings(
     inputs=2,
     repeats=3,
 )
-
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch) -> None:
-    """Compiling for the CPU takes longer than all else here."""
-    monkeypatch.setattr(passes, "cpu_path", lambda: passes.CpuPath("eager", "a test"))
 
 
 def test_the_suite_loads_and_has_cells_on_both_devices() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import formats
 from formats.schema import RecipeRecord
+from kernels.cpu import cpu_path
 from suites.catalog import load_suite, resolve_settings
 from suites.degradation import METRICS, TAILS
 from suites.experiment import Cell, Context, Device, Selection
@@ -112,6 +113,8 @@ def test_rows_hold_losses_fidelity_and_comparisons(
     assert baseline.values["validation_loss"].origin == "measured"
     assert quantised.values["validation_loss"].origin == "emulated"
     assert len(quantised.facts["converted"]) == 2 * 4
+    assert quantised.facts["quantise_path"] == cpu_path().name
+    assert "quantise_path" not in baseline.facts
     assert baseline.facts["converted"] == []
 
     fidelity = [row for row in rows if row.kind == "fidelity" and row.config["layer"] != "all"]
