@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from bench import main
-from kernels import passes
 from suites import kernel_speed, rivals
 from suites.catalog import load_suite, resolve_settings
 from suites.experiment import Cell, Context, Selection
@@ -44,12 +43,6 @@ TINY = {
     "inputs": 1,
     "repeats": 2,
 }
-
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch) -> None:
-    """Compiling for the CPU takes longer than all else here."""
-    monkeypatch.setattr(passes, "cpu_path", lambda: passes.CpuPath("eager", "a test"))
 
 
 @pytest.fixture
