@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class BlockFormat:
         """Whether block scales are relative to a scale of the tensor."""
         return self.tensor_scale
 
-    @property
+    @cached_property
     def is_exact_in_bf16(self) -> bool:
         """Whether element times stored block scale always fits BF16's 8 significant bits."""
         if self.element is None or self.scale is None or self.gain != 1.0:

@@ -72,7 +72,7 @@ def compile_quantiser(target: str, steps: Sequence[Steps], tile: Tile | None = N
 
     Its sizes are multiples of 16, and a step is read from memory, as in training.
     """
-    tile = tile or choose_tile(steps)
+    tile = tile or choose_tile(tuple(steps))
     shape = {"R": tile.rows, "C": tile.columns, "V": tile.vector}
     constants: dict[str, Any] = {"column_stride": 1, **shape}
     types = dict.fromkeys(("rows", "columns", "row_stride", "covered_columns"), "i32")

@@ -30,6 +30,7 @@ from kernels.triton_quantize import (
 )
 from kernels.triton_tile import (
     Steps,
+    ceil_div,
     load_tile,
     origin,
     quantize_tile,
@@ -211,10 +212,10 @@ def quantize_triton(x: Tensor, treatment: Treatment, tile: Tile | None = None) -
     size = 1 if treatment.signs is None else treatment.signs.numel()
     steps = steps_of(fmt, axis, size, treatment.draws is not None, x.dtype)
     height, width = fmt.block
-    row_blocks = triton.cdiv(x.shape[1 - axis], height)
-    column_blocks = triton.cdiv(triton.cdiv(x.shape[axis], size) * size, width)
+    row_blocks = ceil_div(x.shape[1 - axis], height)
+    column_blocks = ceil_div(ceil_div(x.shape[axis], size) * size, width)
     depth = column_blocks * width
-    code_columns = depth if fmt.element.bits > 4 else triton.cdiv(depth, 2)
+    code_columns = depth if fmt.element.bits > 4 else ceil_div(depth, 2)
     scale_dtype = SCALE_DTYPES.get(fmt.scale.format.name, torch.uint8)
     codes = x.new_empty(row_blocks * height, code_columns, dtype=torch.uint8)
     scales = x.new_empty(row_blocks, column_blocks, dtype=scale_dtype)

@@ -6,6 +6,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.triton_tile import ceil_div
+
 BLOCK = 4096
 WARPS = 4
 
@@ -26,5 +28,5 @@ def scale_triton(product: Tensor, factors: list[Tensor]) -> Tensor:
     size = product.numel()
     if size:
         pair = (*factors, None)[:2]
-        _scale_kernel[(triton.cdiv(size, BLOCK),)](product, *pair, size, B=BLOCK, num_warps=WARPS)
+        _scale_kernel[(ceil_div(size, BLOCK),)](product, *pair, size, B=BLOCK, num_warps=WARPS)
     return product

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from kernels.triton_tile import (
     INFINITY_BITS,
     Steps,
     block_amax,
+    ceil_div,
     in_blocks,
     load_tile,
     origin,
@@ -72,7 +74,7 @@ class Tile:
 
     def grid(self, rows: int, columns: int) -> tuple[int]:
         """Programs that cover so many rows and columns."""
-        return (triton.cdiv(rows, self.rows) * triton.cdiv(columns, self.columns),)
+        return (ceil_div(rows, self.rows) * ceil_div(columns, self.columns),)
 
 
 # The fastest on an H200 (docs/measurements.md), by orientation, and whether any treatment rotates
@@ -100,12 +102,14 @@ MOST_WARPS = 8
 ALIGNED_SCALARS = 4  # FP32 numbers from one to the next that a kernel may take as aligned
 
 
-def choose_tile(steps: Sequence[Steps]) -> Tile:
+@lru_cache(maxsize=256)
+def choose_tile(steps: tuple[Steps, ...]) -> Tile:
     """A fixed choice and no tuning at run time, so that every rank and rerun agrees."""
     return _grown(_tuned(steps, any(step.stochastic for step in steps)), steps)
 
 
-def choose_amax_tile(steps: Sequence[Steps]) -> Tile:
+@lru_cache(maxsize=256)
+def choose_amax_tile(steps: tuple[Steps, ...]) -> Tile:
     """The same for the pass that takes a tensor's amax; what is not rotated fits any tile."""
     rotated = [step for step in steps if step.hadamard > 1]
     return _grown(_tuned(rotated or steps, False), steps)
@@ -126,7 +130,7 @@ def _grown(base: Tile, steps: Sequence[Steps]) -> Tile:
         return base
     rows = max(rows, base.rows)
     columns = max(columns, base.columns * base.rows // rows)
-    growth = triton.cdiv(rows * columns, base.rows * base.columns)
+    growth = ceil_div(rows * columns, base.rows * base.columns)
     return replace(base, rows=rows, columns=columns, warps=min(base.warps * growth, MOST_WARPS))
 
 
@@ -216,7 +220,7 @@ def emulate_triton(
             bfloat16 the values of other formats are rounded to nearest, once.
         tile: what a program takes, instead of the tuned choice.
     """
-    steps = [
+    steps = tuple(
         steps_of(
             t.format,
             t.axis,
@@ -225,7 +229,7 @@ def emulate_triton(
             x.dtype,
         )
         for t in treatments
-    ]
+    )
     amaxes = new_amaxes(x, steps)
     work = [
         _prepare(x, treatment, step, amax, dtype)
@@ -273,7 +277,7 @@ def _prepare(
     dtype: torch.dtype | None,
 ) -> _Work:
     shape = list(x.shape)
-    shape[steps.axis] = triton.cdiv(shape[steps.axis], steps.hadamard) * steps.hadamard
+    shape[steps.axis] = ceil_div(shape[steps.axis], steps.hadamard) * steps.hadamard
     exact = treatment.format.is_exact_in_bf16
     out = x.new_empty(shape, dtype=dtype or (torch.bfloat16 if exact else torch.float32))
     return _Work(treatment, steps, out, amax, steps.new_factor(x))
@@ -291,7 +295,7 @@ def _launch(x: Tensor, work: list[_Work], tile: Tile) -> None:
 
 def launch_amax(rows: int, common: tuple[Any, ...], arguments: list[tuple[Any, ...]]) -> None:
     """Work out the amax of the (rotated) tensor for each treatment: (amax, signs, steps)."""
-    tile = choose_amax_tile([steps for _, _, steps in arguments])
+    tile = choose_amax_tile(tuple(steps for _, _, steps in arguments))
     _amax_kernel[tile.grid(rows, common[-1])](*common, *_both(arguments), **tile.options)
 
 

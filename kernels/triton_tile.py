@@ -85,6 +85,11 @@ class Steps:
         return self.block[0].bit_length() - 1, self.block[1].bit_length() - 1
 
 
+def ceil_div(a: int, b: int) -> int:
+    """A / b rounded up; Triton's own takes several microseconds a call on the host."""
+    return -(-a // b)
+
+
 @lru_cache(maxsize=256)
 def steps_of(
     fmt: BlockFormat, axis: int, hadamard: int, stochastic: bool, dtype: torch.dtype

@@ -380,15 +380,15 @@ def test_a_tile_grows_to_what_lies_in_it_and_its_warps_with_it() -> None:
     def steps(fmt: str, axis: int, hadamard: int):
         return steps_of(load_format(fmt), axis, hadamard, False, torch.bfloat16)
 
-    assert choose_tile([steps("e1m2", 1, 1)]) == TILES["row", False, False]
-    assert choose_tile([steps("e1m2", 0, 16)]) == TILES["column", True, False]
+    assert choose_tile((steps("e1m2", 1, 1),)) == TILES["row", False, False]
+    assert choose_tile((steps("e1m2", 0, 16),)) == TILES["column", True, False]
     assert (
-        choose_amax_tile([steps("nvfp4", 1, 1), steps("nvfp4", 0, 16)])
+        choose_amax_tile((steps("nvfp4", 1, 1), steps("nvfp4", 0, 16)))
         == TILES["column", True, False]
     )
-    grown = choose_tile([steps("e1m2", 1, 128), steps("e1m2", 0, 128)])
+    grown = choose_tile((steps("e1m2", 1, 128), steps("e1m2", 0, 128)))
     assert (grown.rows, grown.columns, grown.warps) == (128, 128, 8)
-    blocks = choose_tile([steps("mxfp4-rceil", 1, 1), steps("mxfp4-rceil", 0, 1)])
+    blocks = choose_tile((steps("mxfp4-rceil", 1, 1), steps("mxfp4-rceil", 0, 1)))
     assert (blocks.rows, blocks.columns, blocks.warps) == (32, 64, 1)
 
 
