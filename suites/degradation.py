@@ -106,7 +106,7 @@ def _verdict(
             f"diverged at seeds {sorted({*diverged, *lost})}: the rest is a biased choice",
         )
     if interval is None or len(seeds) < FEWEST_SEEDS:
-        return NOT_RESOLVED, f"{len(seeds)} paired seeds, a verdict needs {FEWEST_SEEDS}"
+        return NOT_RESOLVED, f"paired seeds: {len(seeds)}, a verdict needs {FEWEST_SEEDS}"
     if not interval.excludes_zero:
         return NOT_RESOLVED, f"the 95 % interval over {len(seeds)} paired seeds includes zero"
     side = "above" if interval.mean > 0 else "below"

@@ -224,7 +224,8 @@ def main(arguments: Sequence[str]) -> None:
     if options.task == "collect":
         collect(options.runs, RESULTS, Pretrain())
         return
-    write_summary(RESULTS, Pretrain())
+    for folder in (RESULTS, FROM_SCRATCH):
+        write_summary(folder, Pretrain())
     rows = committed_rows()
     PAGE.write_text(page(rows, rows_from_scratch()))
     README.write_text(readme(README.read_text(), rows))

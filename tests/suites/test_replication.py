@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from suites.pretrain import Pretrain
 from suites.pretrain_settings import PretrainSettings
 from suites.recipes import build_recipe, recipe_sources
 from suites.replication import (
+    FROM_SCRATCH,
     PAGE,
     README,
     RESULTS,
@@ -110,9 +112,10 @@ def test_committed_page_is_what_the_committed_rows_give() -> None:
 
 
 @COMMITTED
-def test_committed_summary_is_what_the_rows_derive() -> None:
+@pytest.mark.parametrize("folder", [RESULTS, FROM_SCRATCH], ids=lambda folder: folder.name)
+def test_committed_summary_is_what_the_rows_derive(folder: Path) -> None:
     """So that `bench.py --report results/ufp4-replication` shows the figures of the page."""
-    found = read_run(RESULTS)
+    found = read_run(folder)
     derived = [json.loads(json.dumps(row)) for row in found.summary["derived"]]
     raw = found.rows[: len(found.rows) - len(derived)]
     again = [row.model_dump(mode="json") for row in Pretrain().derive(raw)]

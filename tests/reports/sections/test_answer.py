@@ -41,7 +41,7 @@ def test_what_is_not_resolved_is_said_once_for_each_reason_and_failures_follow()
 
 
 def test_with_one_seed_nothing_is_resolved_and_no_interval_is_made_up() -> None:
-    rows = [one_seed("ufp4", 0.5, "1 paired seeds, a verdict needs 3")]
+    rows = [one_seed("ufp4", 0.5, "paired seeds: 1, a verdict needs 3")]
     assert words(answer.statements(rows)) == ["No comparison of losses is resolved at this budget."]
     assert "no interval" in words(answer.unresolved(rows))[0]
     assert answer.verdict_figure(rows) is not None
