@@ -17,6 +17,7 @@ from textwrap import shorten
 from typing import Any
 
 from torch import Tensor
+from triton.errors import TritonError
 
 from kernels import Hadamard, fidelity
 from kernels.dispatch import Path
@@ -26,8 +27,13 @@ from suites.kernel_rows import row_config, time_call, timed_row
 from suites.rival_adapters import ADAPTERS, Config
 from suites.rivals import RIVALS
 from suites.rows import Quantity, Row, measured
+from suites.runner import CELL_ERRORS
 
 LONGEST_REASON = 300
+# What other people's code, of another version than was looked at, may end with.
+RIVAL_ERRORS = (
+    *CELL_ERRORS, AssertionError, AttributeError, ImportError, LookupError, TypeError, TritonError,
+)  # fmt: skip
 
 
 def race(cell: Cell, device: str) -> Row:
@@ -47,7 +53,7 @@ def race(cell: Cell, device: str) -> Row:
         quality = _quality(case, call, rotation)
         path = Path(_name(config), "emulated", config["remark"])
         row = timed_row(cell, replace(case, candidate=call, path=path), ours)
-    except Exception as error:  # other people's code may raise anything, plain Exceptions too
+    except RIVAL_ERRORS as error:
         return _unavailable(cell, f"{type(error).__name__}: {error}")
     return row.model_copy(update={"values": row.values | quality})
 

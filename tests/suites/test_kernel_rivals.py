@@ -146,14 +146,14 @@ def test_a_rival_that_computes_nonsense_is_seen_in_its_row(fake: Path) -> None:
 def test_a_rival_that_raises_or_needs_a_gpu_is_a_row_and_the_rest_goes_on(
     fake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = FAKE["mx_ops"].replace("return", "raise Exception('no such thing')\n    return")
+    text = FAKE["mx_ops"].replace("return", "raise AttributeError('no such thing')\n    return")
     (fake / "mx" / "mx_ops.py").write_text(text)
     settings = (*TINY.items(), ("rival_paths.microxcaling", fake))
     options = [word for name, value in settings for word in ("--set", f"{name}={value}")]
     status = main(["--suite", "kernels", "--device", "cpu", "--out", str(tmp_path / "o"), *options])
     out = capsys.readouterr().out
     assert status == 0
-    assert "Exception: no such thing" in out and "ValueError: this mode needs a GPU" in out
+    assert "AttributeError: no such thing" in out and "ValueError: this mode needs a GPU" in out
     assert "microxcaling of unknown version, eager" in out
 
 
