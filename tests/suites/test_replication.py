@@ -20,13 +20,11 @@ from suites.replication import (
     README,
     RESULTS,
     committed_rows,
-    depth_table,
     page,
     readme,
-    results_table,
     rows_from_scratch,
-    starts_table,
 )
+from suites.replication_tables import depth_table, results_table, starts_table
 from suites.rows import Row, emulated
 from suites.store import read_run
 from tests.suites.study_rows import runs
