@@ -35,8 +35,7 @@ def verdicts(rows: Sequence[Row]) -> list[Row]:
 
     If those are many, only the ones against the first recipe of the run, its reference, are kept.
     """
-    found = headline(rows)
-    against = [row for row in found if row.config.get("baseline") in baselines(rows)]
+    found, against = headline(rows), against_baseline(rows)
     others = [row for row in found if row not in against]
     if len(others) > MOST_PAIRS:
         reference = others[0].config.get("baseline")
@@ -48,6 +47,11 @@ def headline(rows: Sequence[Row]) -> list[Row]:
     """All comparisons of the headline metric; those by other estimates of the loss are in CSV."""
     found = of_kind(rows, "comparison")
     return [row for row in found if row.config.get("metric") == METRIC] or found
+
+
+def against_baseline(rows: Sequence[Row]) -> list[Row]:
+    """Those of them that compare with the baseline."""
+    return [row for row in headline(rows) if row.config.get("baseline") in baselines(rows)]
 
 
 def statements(rows: Sequence[Row]) -> Sentences | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from reports.labels import label
 from reports.section import Figure, Json, Section
+from reports.sections.bias_or_noise import bias_or_noise_figure
 from reports.select import fidelity_summary, grouped, middles, names, observations, quantities
 from reports.style import Look, axis, in_panel, looks, panels, plain, reference
 from reports.table import common_unit
@@ -26,6 +27,7 @@ def section(rows: Sequence[Row]) -> Section:
     """Gain and SQNR of every GEMM output, and the operands condensed."""
     outputs = [row for row in observations(rows) if row.config.get("operand") == "output"]
     found = (
+        bias_or_noise_figure(rows),
         layer_figure(outputs, "gain", looks(rows)),
         layer_figure(outputs, "sqnr_db", looks(rows)),
         OPERANDS.table(fidelity_summary(rows)),

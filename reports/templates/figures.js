@@ -9,6 +9,8 @@ const CONFIG = {
 };
 const NARROW = 640; // pixels below which panels are stacked
 const PRINTED = 680; // pixels that fit a page of A4 or letter
+const ENTRY = 170; // pixels that an entry of a legend takes, at most
+const LINE = 30; // and the height of a line of them
 
 function theme() {
   const style = getComputedStyle(document.body);
@@ -59,6 +61,16 @@ function stacked(layout, count) {
   return layout;
 }
 
+// A legend of several lines is no part of the plot's height, nor lies on its titles.
+function withRoomForLegend(layout, data, width) {
+  if (layout.showlegend === false) return layout;
+  const entries = data.filter((trace) => trace.name && trace.showlegend !== false).length;
+  const more = LINE * Math.max(0, Math.ceil((entries * ENTRY) / width) - 1);
+  layout.margin.t += more;
+  layout.height += more;
+  return layout;
+}
+
 function plotOf(id) {
   return document.getElementById(`${id}-plot`);
 }
@@ -70,6 +82,7 @@ function draw(id, width) {
   const result = themed(layout);
   const narrow = plot.clientWidth < NARROW;
   if (narrow && panels > 1) stacked(result, panels);
+  withRoomForLegend(result, data, width ?? plot.clientWidth);
   plot.style.height = `${result.height}px`;
   if (width) result.width = width;
   Plotly.react(plot, data, result, { ...CONFIG, displayModeBar: narrow ? false : "hover" });

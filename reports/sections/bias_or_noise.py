@@ -1,0 +1,94 @@
+"""Bias or noise: the loss of each recipe over the gain and over the SQNR of its GEMMs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reports.labels import label
+from reports.section import Figure, Json
+from reports.sections.answer import against_baseline
+from reports.select import fidelity_summary, median, quantities
+from reports.style import Look, axis, axis_title, in_panel, looks, panels, plain
+from reports.table import Column, Table, common_unit, number_cell, text_cell
+from suites.rows import Quantity, Row
+
+MEASURES = {"gain": "bias", "sqnr_db": "noise"}
+LOSS = "degradation_percent"
+FEWEST = 3  # recipes below which nothing can line up
+
+
+def bias_or_noise_figure(rows: Sequence[Row]) -> Figure | None:
+    """Loss over each measure, one mark per recipe; None for too few recipes that have both."""
+    outputs = [row for row in fidelity_summary(rows) if row.config.get("operand") == "output"]
+    found = [
+        (row, {name: _middle(outputs, row, name) for name in MEASURES})
+        for row in against_baseline(rows)
+        if row.quantity(LOSS).value is not None
+    ]
+    found = [(row, by) for row, by in found if all(q and q.value is not None for q in by.values())]
+    if len(found) < FEWEST:
+        return None
+    look = looks(rows)
+    losses = quantities([row for row, _ in found], LOSS)
+    layout = panels(
+        list(MEASURES.values()),
+        axis(""),
+        axis(label(LOSS).title, common_unit(losses)),
+        height=420,
+        share="y",
+    )
+    for i, name in enumerate(MEASURES):
+        drawn = [quantity for _, by in found if (quantity := by[name])]
+        axis_title(layout, i, label(name).title, common_unit(drawn))
+    return Figure(
+        "bias-or-noise",
+        "Is it bias or noise that costs loss?",
+        "Loss degradation of each recipe over the gain of its GEMM outputs, and over their SQNR.",
+        [
+            _mark(row, by[name], look[str(row.config["recipe"])], i)
+            for i, name in enumerate(MEASURES)
+            for row, by in found
+        ],
+        layout,
+        Table(
+            "bias-or-noise",
+            "Loss beside gain and SQNR",
+            (Column("recipe"), *(Column(label(n).title) for n in (LOSS, *MEASURES))),
+            tuple(
+                (
+                    text_cell(row.config["recipe"]),
+                    *(
+                        number_cell(quantity, label(name).style)
+                        for name, quantity in ((LOSS, row.values[LOSS]), *by.items())
+                    ),
+                )
+                for row, by in found
+            ),
+        ),
+        "Of fprop, dgrad and wgrad the middle one. Loss follows a measure whose marks lie along a "
+        "line.",
+    )
+
+
+def _middle(outputs: Sequence[Row], comparison: Row, name: str) -> Quantity | None:
+    recipe = comparison.config.get("recipe")
+    mine = [row for row in outputs if row.config.get("recipe") == recipe]
+    return median(quantities(mine, name))
+
+
+def _mark(row: Row, measure: Quantity | None, look: Look, panel: int) -> Json:
+    recipe = plain(str(row.config["recipe"]))
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": recipe,
+        "legendgroup": recipe,
+        "showlegend": panel == 0,
+        "x": [measure.value if measure else None],
+        "y": [row.quantity(LOSS).value],
+        "text": [recipe],
+        "hoverinfo": "text+x+y",
+        "marker": look.marker(size=11),
+        "cliponaxis": False,
+        **in_panel(panel),
+    }
