@@ -117,49 +117,51 @@ def rotate(x, signs, steps: tl.constexpr):
     """
     R: tl.constexpr = x.shape[0]
     C: tl.constexpr = x.shape[1]
+    axis: tl.constexpr = steps.axis
     stages: tl.constexpr = steps.stages
-    if steps.axis == 1:
-        at = tl.arange(0, C) % steps.hadamard
-        left_sign, right_sign = _signs(signs, at)
-        for i in tl.static_range(stages):
-            pairs = x.reshape(R, C // (2 << i), 2, 1 << i).permute(0, 1, 3, 2)
-            left, right = pairs.split()
-            if i == 0:
-                left, right = _signed_sums(
-                    left, right, left_sign[None, :, None], right_sign[None, :, None]
-                )
-            else:
-                left, right = left + right, left - right
-            x = tl.join(left, right).permute(0, 1, 3, 2).reshape(R, C)
-    else:
-        at = tl.arange(0, R) % steps.hadamard
-        left_sign, right_sign = _signs(signs, at)
-        for i in tl.static_range(stages):
-            pairs = x.reshape(R // (2 << i), 2, 1 << i, C).permute(0, 2, 3, 1)
-            left, right = pairs.split()
-            if i == 0:
-                left, right = _signed_sums(
-                    left, right, left_sign[:, None, None], right_sign[:, None, None]
-                )
-            else:
-                left, right = left + right, left - right
-            x = tl.join(left, right).permute(0, 3, 1, 2).reshape(R, C)
+    left_sign, right_sign = _signs(signs, C if axis == 1 else R, axis, steps.hadamard)
+    for i in tl.static_range(stages):
+        left, right = _apart(x, axis, 1 << i)
+        if i == 0:
+            left = left * left_sign  # a product with a sign needs no rounding
+            left, right = tl.fma(right, right_sign, left), tl.fma(right, -right_sign, left)
+        else:
+            left, right = left + right, left - right
+        x = _together(left, right, axis).reshape(R, C)
     if steps.late_factor == 1.0:
         x = x * (1.0 / (steps.hadamard**0.5))
     return x
 
 
 @triton.jit
-def _signs(signs, at):
-    """The signs of the first and of the second of each pair, FP32."""
-    return tl.load(signs + at).to(tl.float32).reshape(at.shape[0] // 2, 2).split()
+def _apart(x, AXIS: tl.constexpr, STRIDE: tl.constexpr):
+    """The first and the second of the pairs that lie STRIDE apart along an axis."""
+    R: tl.constexpr = x.shape[0]
+    C: tl.constexpr = x.shape[1]
+    if AXIS == 1:
+        pairs = x.reshape(R, C // (2 * STRIDE), 2, STRIDE).permute(0, 1, 3, 2)
+    else:
+        pairs = x.reshape(R // (2 * STRIDE), 2, STRIDE, C).permute(0, 2, 3, 1)
+    return pairs.split()
 
 
 @triton.jit
-def _signed_sums(left, right, left_sign, right_sign):
-    """Sum and difference of two numbers with signs; a product with one needs no rounding."""
-    left = left * left_sign
-    return tl.fma(right, right_sign, left), tl.fma(right, -right_sign, left)
+def _together(left, right, AXIS: tl.constexpr):
+    """The inverse of ``_apart``, but for the shape."""
+    pairs = tl.join(left, right)
+    return pairs.permute(0, 1, 3, 2) if AXIS == 1 else pairs.permute(0, 3, 1, 2)
+
+
+@triton.jit
+def _signs(signs, LENGTH: tl.constexpr, AXIS: tl.constexpr, SIZE: tl.constexpr):
+    """The signs of the first and of the second of neighbours along an axis, each ``_apart``."""
+    at = tl.arange(0, LENGTH) % SIZE
+    left, right = tl.load(signs + at).to(tl.float32).reshape(LENGTH // 2, 2).split()
+    if AXIS == 1:
+        left, right = left[None, :, None], right[None, :, None]
+    else:
+        left, right = left[:, None, None], right[:, None, None]
+    return left, right
 
 
 @triton.jit
