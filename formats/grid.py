@@ -187,6 +187,18 @@ class Grid:
         """Whether all gaps between levels are equal."""
         return self.step is not None
 
+    @cached_property
+    def is_evenly_coded(self) -> bool:
+        """Whether rounding to even codes is rounding to even multiples of a power-of-two step.
+
+        Of a symmetric uniform grid; one whose codes count its levels from the lowest may differ.
+        """
+        step = self.step
+        if step is None or math.frexp(step)[0] != 0.5 or not self.is_symmetric:
+            return False
+        pairs = zip(self.levels, self.level_codes, strict=True)
+        return all((code - int(abs(level) / step)) % 2 == 0 for level, code in pairs)
+
     @property
     def max_exponent(self) -> int:
         """floor(log2(max)): the element's emax in the MX scale rules."""

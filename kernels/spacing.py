@@ -2,13 +2,12 @@
 
 Neighbours of a magnitude m are max(finest, relative * 2^floor(log2 m)) apart: on a uniform grid
 always the finest, on a minifloat 2^-mantissa times m's power of two, from the subnormals on. Half
-to even is then half to the even code: an integer grid's codes alternate from zero, and so do a
-minifloat's as long as it has a mantissa bit.
+to even is then half to the even code, if a uniform grid is evenly coded; a minifloat is, as long as
+it has a mantissa bit.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -34,7 +33,8 @@ class Spacing:
     @cache
     def of(cls, grid: Grid) -> Spacing | None:
         """None for a grid that only its table describes."""
-        if grid.step is not None and grid.is_symmetric and math.frexp(grid.step)[0] == 0.5:
+        if grid.is_evenly_coded:
+            assert grid.step is not None
             found = cls(grid.max, grid.step, 0.0)
         elif grid.float_spec is not None and grid.float_spec.mantissa:
             spec = grid.float_spec

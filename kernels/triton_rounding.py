@@ -11,7 +11,6 @@ contract a * b + c into one rounding: kernels are launched with ``enable_fp_fusi
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,22 +66,13 @@ class GridFacts:
         upward = grid.magnitudes if grid.is_symmetric else grid.levels
         book = (grid.is_symmetric, grid.thresholds(), grid.levels, upward)
         spec = grid.float_spec
-        if _is_evenly_coded(grid):
+        if grid.is_evenly_coded:
             assert grid.step is not None
             return cls(UNIFORM, grid.max, grid.step, 1.0, *book)
         if spec is not None and spec.mantissa > 0:
             low = 2.0**spec.min_exponent
             return cls(MINIFLOAT, grid.max, 2.0**-spec.mantissa, low, *book)
         return cls(CODE_BOOK, grid.max, 1.0, 1.0, *book)
-
-
-def _is_evenly_coded(grid: Grid) -> bool:
-    """Whether levels are multiples of a power of two and even codes are even multiples."""
-    step = grid.step
-    if step is None or math.frexp(step)[0] != 0.5 or not grid.is_symmetric:
-        return False
-    pairs = zip(grid.levels, grid.level_codes, strict=True)
-    return all((code - int(abs(level) / step)) % 2 == 0 for level, code in pairs)
 
 
 @triton.jit

@@ -86,6 +86,23 @@ def test_signed_values_are_the_code_book_and_magnitudes_get_a_sign() -> None:
     assert magnitudes.levels == (-3.0, -1.0, 0.0, 1.0, 3.0)
 
 
+@pytest.mark.parametrize(
+    ("values", "evenly"),
+    [
+        ((0.0, 0.5, 1.0, 1.5), True),  # magnitudes: codes count from zero
+        ((-2.0, -1.0, 0.0, 1.0, 2.0), True),  # zero has code 2
+        ((-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), False),  # zero has code 3
+        ((0.0, 0.3, 0.6), False),  # the step is no power of two
+        ((0.0, 1.0, 3.0), False),
+        ((-2.0, -1.0, 0.0, 1.0), False),  # not symmetric
+    ],
+)
+def test_ties_go_to_even_multiples_only_where_codes_are_even_there(
+    values: tuple[float, ...], evenly: bool
+) -> None:
+    assert Grid.from_values(values).is_evenly_coded == evenly
+
+
 def test_values_are_kept_in_fp32_and_have_one_zero() -> None:
     grid = Grid.from_values((-0.0, 0.1, 1.0))
     assert grid.decode_table[1] == 0.10000000149011612

@@ -119,6 +119,17 @@ def test_grids_without_a_formula_and_with_a_gain(
 
 @pytest.mark.usefixtures("path")
 @BOTH_PATHS
+def test_ties_of_a_uniform_grid_go_to_the_even_code_whatever_level_that_is() -> None:
+    grid = Grid.from_values(tuple(float(level) for level in range(-3, 4)))  # 0 has code 3
+    fmt = dataclasses.replace(load_format("e1m2"), element=grid)
+    ties = torch.tensor([[3.0, *grid.midpoints, *[0.0] * 9]])
+    assert_equals_reference(ties, fmt, 1, None, None)
+    (emulated,) = emulate(ties, [Treatment(fmt, 1)])
+    assert emulated.values[0, 1:7].tolist() == [-3, -1, -1, 1, 1, 3]
+
+
+@pytest.mark.usefixtures("path")
+@BOTH_PATHS
 def test_a_strided_view_is_the_same_operand() -> None:
     x = wild(64, 40)
     for axis in (0, 1):

@@ -145,7 +145,10 @@ def test_longer_transforms_equal_the_reference(size: int) -> None:
 
 @runs
 @pytest.mark.parametrize("scale", ["fp32", "bf16", "e4m3", "ue5m3"])
-@pytest.mark.parametrize("values", ["0, 1, 2.7, 3.1, 6, 8, 9, 11.5", "-3, -1, 0, 0.3, 0.6, 5"])
+@pytest.mark.parametrize(
+    "values",
+    ["0, 1, 2.7, 3.1, 6, 8, 9, 11.5", "-3, -1, 0, 0.3, 0.6, 5", "-3, -2, -1, 0, 1, 2, 3"],
+)
 def test_any_code_book_and_scale_equal_the_reference(tmp_path, values: str, scale: str) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(OWN_GRID % (values, scale))
