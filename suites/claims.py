@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from formats.schema import Record
 from formats.yamlfile import load_yaml
 from suites.degradation import METRICS, NOT_RESOLVED, SeedRows, compare_pair, is_known
 from suites.rows import Row
@@ -26,12 +25,6 @@ from suites.rows import Row
 STUDIES = Path(__file__).parent / "studies"
 METRIC, AVERAGED = METRICS[:2]
 NOT_RUN = "not run"
-
-
-class Record(BaseModel):
-    """Strict, frozen, without unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Line(Record):

@@ -27,6 +27,7 @@ from hwmodels.device import Device
 from hwmodels.energy import circuit_parts
 from hwmodels.throughput import step_time
 from suites import circuit_rows, hardware_rows
+from suites.degradation import is_single_output
 from suites.experiment import Cell, Context, Selection
 from suites.hardware import check_grid, model_shape
 from suites.recipes import build_recipe
@@ -131,7 +132,7 @@ def quality_of(settings: CodesignSettings) -> dict[str, dict[str, Quantity]]:
             if row.kind == "comparison" and row.config.get("metric") == "validation_loss":
                 if row.config.get("baseline") == settings.baseline:
                     found[recipe]["loss_degradation"] = row.quantity("degradation_percent")
-            elif _is_output(row):
+            elif is_single_output(row):
                 signals[recipe].append(row.quantity("sqnr_db"))
     for recipe, quantities in signals.items():
         values = [quantity.value for quantity in quantities if quantity.value is not None]
@@ -139,12 +140,6 @@ def quality_of(settings: CodesignSettings) -> dict[str, dict[str, Quantity]]:
             mean = statistics.fmean(values)
             found[recipe]["sqnr_db"] = quantities[0].model_copy(update={"value": mean})
     return dict(found)
-
-
-def _is_output(row: Row) -> bool:
-    """Whether a row is the observation of one GEMM's result (not a mean over layers)."""
-    is_output = row.kind == "fidelity" and row.config.get("operand") == "output"
-    return is_output and row.config.get("layer") != "all"
 
 
 def digest_of(folder: Path) -> str:

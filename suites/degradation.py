@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from suites.intervals import Interval, interval_of_mean
-from suites.rows import Origin, Quantity, Row, emulated, measured
+from suites.rows import ALL, Origin, Quantity, Row, emulated, known_values, measured
 
 METRICS = ("validation_loss", "averaged_validation_loss", "tail_train_loss")
 # Mean training loss over the last part of the steps, in percent; compared with the baseline only.
@@ -155,7 +155,7 @@ def summarise_fidelity(rows: Iterable[Row]) -> list[Row]:
         Row(
             kind="fidelity",
             config={
-                "recipe": recipe, "seed": "all", "step": "all", "layer": "all",
+                "recipe": recipe, "seed": ALL, "step": ALL, "layer": ALL,
                 "gemm": gemm, "operand": operand,
             },
             values=_mean_values(group),
@@ -164,10 +164,16 @@ def summarise_fidelity(rows: Iterable[Row]) -> list[Row]:
     ]  # fmt: skip
 
 
+def is_single_output(row: Row) -> bool:
+    """Whether a row is the fidelity of one GEMM's output, and no mean over layers."""
+    is_output = row.kind == "fidelity" and row.config.get("operand") == "output"
+    return is_output and row.config.get("layer") != ALL
+
+
 def _mean_values(rows: Sequence[Row]) -> dict[str, Quantity]:
     means = {}
     for name, first in rows[0].values.items():
-        known = [v for v in (row.quantity(name).value for row in rows) if v is not None]
+        known = known_values(rows, name)
         mean = statistics.fmean(known) if known else None
         means[name] = emulated(mean, first.unit, f"mean of {len(known)}" if known else None)
     return means

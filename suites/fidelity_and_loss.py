@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from formats import GEMM_OPERANDS
 from suites.claims import METRIC
-from suites.degradation import SeedRows, compare_pair
-from suites.rows import Row
+from suites.degradation import SeedRows, compare_pair, is_single_output
+from suites.rows import Row, known_values
 
 GEMMS = tuple(GEMM_OPERANDS)
 MEAN_SQNR, BIAS = "SQNR, mean of the three", "bias: distance of the gain from one"
@@ -53,7 +53,7 @@ def qualities(rows: Iterable[Row], runs: Mapping[str, SeedRows], baseline: str) 
     """Recipes whose GEMMs were observed and whose loss is known, the lowest loss first."""
     observed: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if row.kind == "fidelity" and row.config["operand"] == "output":
+        if is_single_output(row):
             observed[str(row.config["recipe"])][str(row.config["gemm"])].append(row)
     found = []
     for recipe, by_gemm in observed.items():
@@ -62,8 +62,8 @@ def qualities(rows: Iterable[Row], runs: Mapping[str, SeedRows], baseline: str) 
         degradation = compare_pair(runs[recipe], runs[baseline], METRIC)
         loss = degradation.quantity("degradation_percent").value
         if loss is not None:
-            gain = {gemm: fmean(_known(by_gemm[gemm], "gain")) for gemm in GEMMS}
-            sqnr = {gemm: _sqnr(_known(by_gemm[gemm], "relative_l2")) for gemm in GEMMS}
+            gain = {gemm: fmean(known_values(by_gemm[gemm], "gain")) for gemm in GEMMS}
+            sqnr = {gemm: _sqnr(known_values(by_gemm[gemm], "relative_l2")) for gemm in GEMMS}
             found.append(Quality(recipe, loss, gain, sqnr))
     return sorted(found, key=lambda quality: quality.loss)
 
@@ -89,10 +89,6 @@ def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
     column = np.asarray(values)[:, None]
     below, equal = (column > column.T).sum(axis=1), (column == column.T).sum(axis=1)
     return below + (equal - 1) / 2
-
-
-def _known(rows: Sequence[Row], name: str) -> list[float]:
-    return [value for row in rows if (value := row.quantity(name).value) is not None]
 
 
 def _sqnr(errors: Sequence[float]) -> float:

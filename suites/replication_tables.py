@@ -11,7 +11,7 @@ from tabulate import tabulate
 from suites.claims import METRIC, NOT_RUN, Finding, Study, judge
 from suites.degradation import METRICS, NOT_RESOLVED, TAILS, SeedRows, compare_pair, is_known
 from suites.fidelity_and_loss import GEMMS, Quality, orders
-from suites.rows import Row
+from suites.rows import Row, known_values
 
 FEWEST_TO_ORDER = 5
 
@@ -64,7 +64,7 @@ def estimates_table(study: Study, runs: dict[str, SeedRows]) -> str:
             (a, b) for a, b in pairs if is_known(runs[a], metric) and is_known(runs[b], metric)
         ]
         rows = [compare_pair(runs[a], runs[b], metric) for a, b in known]
-        widths = [w for row in rows if (w := row.quantity("smallest_resolvable").value) is not None]
+        widths = known_values(rows, "smallest_resolvable")
         if widths:
             resolved = sum(row.facts["verdict"] != NOT_RESOLVED for row in rows)
             body.append((
@@ -171,7 +171,7 @@ def _costs(seeds: SeedRows) -> tuple[str, str]:
     """Median tokens per second and kilojoules of a recipe's runs."""
     medians = []
     for name in ("tokens_per_second", "energy_joules"):
-        known = [v for row in seeds.values() if (v := row.quantity(name).value) is not None]
+        known = known_values(seeds.values(), name)
         medians.append(statistics.median(known) if known else None)
     speed, joules = medians
     return (
@@ -181,7 +181,7 @@ def _costs(seeds: SeedRows) -> tuple[str, str]:
 
 
 def _mean(rows: Sequence[Row], name: str) -> str:
-    known = [value for row in rows if (value := row.quantity(name).value) is not None]
+    known = known_values(rows, name)
     return f"{statistics.fmean(known):.4f}" if known else ""
 
 

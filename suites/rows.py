@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -87,6 +88,8 @@ def published(value: float | None, unit: str, note: str | None = None) -> Quanti
     return Quantity(value=value, unit=unit, origin="published", note=note)
 
 
+# What a row that sums up over layers, steps and seeds says in their place.
+ALL = "all"
 NOT_AVAILABLE = Quantity(value=None, unit="", origin="measured", status="unavailable")
 
 
@@ -129,6 +132,11 @@ class Row(BaseModel):
     def to_json(self) -> str:
         """One line of strict JSON with sorted keys, so that equal rows are equal text."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, allow_nan=False)
+
+
+def known_values(rows: Iterable[Row], name: str) -> list[float]:
+    """The values of that name that are there."""
+    return [value for row in rows if (value := row.quantity(name).value) is not None]
 
 
 def read_row(line: str) -> Row:

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from suites.claims import runs_by_recipe
+from suites.degradation import summarise_fidelity
 from suites.fidelity_and_loss import BIAS, GEMMS, orders, qualities, spearman
 from suites.rows import Row, emulated
 from tests.suites.study_rows import run
@@ -52,6 +53,14 @@ def test_sqnr_comes_from_the_mean_squared_error_over_layers() -> None:
     assert found.sqnr["dgrad"] == pytest.approx(20)
     assert found.sqnr["fprop"] == pytest.approx(20 - 10 * math.log10(2))  # (1 + 1 + 4) / 3
     assert found.bias == pytest.approx(0.01)
+
+
+def test_rows_that_sum_up_over_layers_do_not_count_once_more() -> None:
+    rows = study(ufp4=(4.04, 0.99, 0.1))
+    summed = summarise_fidelity(rows)
+    assert summed and qualities([*rows, *summed], runs_by_recipe(rows), "bf16") == qualities(
+        rows, runs_by_recipe(rows), "bf16"
+    )
 
 
 def test_noise_orders_recipes_here_and_bias_the_other_way_round() -> None:
