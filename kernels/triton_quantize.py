@@ -116,22 +116,24 @@ def choose_amax_tile(steps: tuple[Steps, ...]) -> Tile:
 
 
 def _tuned(steps: Sequence[Steps], stochastic: bool) -> Tile:
-    rows = max(reach_of(step, axis=0) for step in steps)
-    columns = max(reach_of(step, axis=1) for step in steps)
+    rows, columns = _reach(steps)
     orientation = "row" if rows == 1 else "column" if columns == 1 else "both"
     return TILES[orientation, any(step.hadamard > 1 for step in steps), stochastic]
 
 
 def _grown(base: Tile, steps: Sequence[Steps]) -> Tile:
     """A tile that holds what must lie in one, with more warps if it is larger."""
-    rows = max(reach_of(step, axis=0) for step in steps)
-    columns = max(reach_of(step, axis=1) for step in steps)
+    rows, columns = _reach(steps)
     if rows <= base.rows and columns <= base.columns:
         return base
     rows = max(rows, base.rows)
     columns = max(columns, base.columns * base.rows // rows)
     growth = ceil_div(rows * columns, base.rows * base.columns)
     return replace(base, rows=rows, columns=columns, warps=min(base.warps * growth, MOST_WARPS))
+
+
+def _reach(steps: Sequence[Steps]) -> tuple[int, ...]:
+    return tuple(max(reach_of(step, axis) for step in steps) for axis in (0, 1))
 
 
 def reach_of(steps: Steps, axis: int) -> int:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from suites.rows import Quantity, Row
+from suites.rows import ALL, Quantity, Row
 
 BASELINE = "bf16"
-ALL = "all"  # what a row that sums up over layers, steps and seeds says in their place
 
 
 def of_kind(rows: Iterable[Row], kind: str, **config: object) -> list[Row]:
@@ -93,6 +92,6 @@ def observations(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
-def fidelity_summary(rows: Iterable[Row]) -> list[Row]:
-    """The fidelity rows that sum up over layers, steps and seeds."""
-    return of_kind(rows, "fidelity", layer=ALL)
+def fidelity_summary(rows: Iterable[Row], **config: object) -> list[Row]:
+    """The fidelity rows that sum up over layers, steps and seeds, with the given entries."""
+    return of_kind(rows, "fidelity", layer=ALL, **config)

@@ -175,7 +175,7 @@ def _interval_mark(row: Row, look: Look) -> Json:
 def answer_table(rows: Sequence[Row]) -> Table:
     """One line per recipe: verdict, quality, and the cost of its format on one device."""
     costs = of_kind(rows, "codesign")
-    outputs = [row for row in fidelity_summary(rows) if row.config.get("operand") == "output"]
+    outputs = fidelity_summary(rows, operand="output")
     kinds = ("comparison", "training", "fidelity", "codesign")
     recipes = names([row for kind in kinds for row in of_kind(rows, kind)], "recipe")
     columns = (
@@ -203,11 +203,7 @@ def answer_table(rows: Sequence[Row]) -> Table:
 def _line(
     recipe: str, rows: Sequence[Row], outputs: Sequence[Row], costs: Sequence[Row]
 ) -> tuple[Cell, ...]:
-    against = [
-        row
-        for row in verdicts(rows)
-        if row.config.get("recipe") == recipe and row.config.get("baseline") in baselines(rows)
-    ]
+    against = [row for row in against_baseline(rows) if row.config.get("recipe") == recipe]
 
     def middle(found: Sequence[Row], name: str, style: str = "") -> Cell:
         mine = [row for row in found if row.config.get("recipe") == recipe]

@@ -19,9 +19,8 @@ FEWEST = 3  # recipes below which nothing can line up
 
 def bias_or_noise_figure(rows: Sequence[Row]) -> Figure | None:
     """Loss over each measure, one mark per recipe; None for too few recipes that have both."""
-    outputs = [row for row in fidelity_summary(rows) if row.config.get("operand") == "output"]
     found = [
-        (row, {name: _middle(outputs, row, name) for name in MEASURES})
+        (row, {name: _middle(rows, row.config["recipe"], name) for name in MEASURES})
         for row in against_baseline(rows)
         if row.quantity(LOSS).value is not None
     ]
@@ -70,10 +69,8 @@ def bias_or_noise_figure(rows: Sequence[Row]) -> Figure | None:
     )
 
 
-def _middle(outputs: Sequence[Row], comparison: Row, name: str) -> Quantity | None:
-    recipe = comparison.config.get("recipe")
-    mine = [row for row in outputs if row.config.get("recipe") == recipe]
-    return median(quantities(mine, name))
+def _middle(rows: Sequence[Row], recipe: object, name: str) -> Quantity | None:
+    return median(quantities(fidelity_summary(rows, operand="output", recipe=recipe), name))
 
 
 def _mark(row: Row, measure: Quantity | None, look: Look, panel: int) -> Json:
