@@ -28,17 +28,12 @@ def bias_or_noise_figure(rows: Sequence[Row]) -> Figure | None:
     if len(found) < FEWEST:
         return None
     look = looks(rows)
-    losses = quantities([row for row, _ in found], LOSS)
-    layout = panels(
-        list(MEASURES.values()),
-        axis(""),
-        axis(label(LOSS).title, common_unit(losses)),
-        height=420,
-        share="y",
-    )
+    drawn = {LOSS: quantities([row for row, _ in found], LOSS)}
+    drawn |= {name: [quantity for _, by in found if (quantity := by[name])] for name in MEASURES}
+    heads = {name: (label(name).title, common_unit(those)) for name, those in drawn.items()}
+    layout = panels(list(MEASURES.values()), axis(""), axis(*heads[LOSS]), height=420, share="y")
     for i, name in enumerate(MEASURES):
-        drawn = [quantity for _, by in found if (quantity := by[name])]
-        axis_title(layout, i, label(name).title, common_unit(drawn))
+        axis_title(layout, i, *heads[name])
     return Figure(
         "bias-or-noise",
         "Is it bias or noise that costs loss?",
@@ -52,7 +47,7 @@ def bias_or_noise_figure(rows: Sequence[Row]) -> Figure | None:
         Table(
             "bias-or-noise",
             "Loss beside gain and SQNR",
-            (Column("recipe"), *(Column(label(n).title) for n in (LOSS, *MEASURES))),
+            (Column("recipe"), *(Column(*head) for head in heads.values())),
             tuple(
                 (
                     text_cell(row.config["recipe"]),
