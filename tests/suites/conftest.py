@@ -31,3 +31,18 @@ def corpus(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """That text as tokens of a vocabulary of 300."""
     settings = CorpusSettings(path=str(text_file), vocabulary=300)
     return load_corpus(settings, tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def wrong_emulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our quantisers give one wrong value."""
+    from kernels import dispatch
+
+    true = dispatch.emulate
+
+    def wrong(x, treatments, dtype):
+        results = true(x, treatments, dtype)
+        results[0].values[0, 0] += 1
+        return results
+
+    monkeypatch.setattr(dispatch, "emulate", wrong)

@@ -157,17 +157,8 @@ def test_a_rival_that_raises_or_needs_a_gpu_is_a_row_and_the_rest_goes_on(
     assert "microxcaling of unknown version, eager" in out
 
 
-def test_ours_being_wrong_is_a_failure_and_no_rival_is_blamed(fake: Path, monkeypatch) -> None:
-    from kernels import dispatch
-
-    true = dispatch.emulate
-
-    def wrong(x, treatments, dtype):
-        results = true(x, treatments, dtype)
-        results[0].values[0, 0] += 1
-        return results
-
-    monkeypatch.setattr(dispatch, "emulate", wrong)
+@pytest.mark.usefixtures("wrong_emulation")
+def test_ours_being_wrong_is_a_failure_and_no_rival_is_blamed(fake: Path) -> None:
     with pytest.raises(ValueError, match="1 values differ from the reference"):
         run(cells(rival_paths={"microxcaling": str(fake)})[0], fake)
 

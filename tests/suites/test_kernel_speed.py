@@ -52,17 +52,8 @@ def test_each_row_names_path_roof_and_ratio(tmp_path) -> None:
         assert row.values["ratio_to_roof"].origin == "measured"
 
 
-def test_a_wrong_kernel_is_not_timed(monkeypatch, tmp_path) -> None:
-    from kernels import dispatch
-
-    true = dispatch.emulate
-
-    def wrong(x, treatments, dtype):
-        results = true(x, treatments, dtype)
-        results[0].values[0, 0] += 1
-        return results
-
-    monkeypatch.setattr(dispatch, "emulate", wrong)
+@pytest.mark.usefixtures("wrong_emulation")
+def test_a_wrong_kernel_is_not_timed(tmp_path) -> None:
     cell = KernelSpeed().cells(SMALL, Selection())[0]
     with pytest.raises(ValueError, match="1 values differ from the reference"):
         list(KernelSpeed().run(cell, Context("cpu", "cpu", tmp_path, tmp_path)))
