@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -208,18 +207,3 @@ def test_a_compiled_model_equals_the_eager_one() -> None:
         results.append([y, *(layer.weight.grad for layer in model)])
     for eager_result, compiled_result in zip(*results, strict=True):
         assert torch.equal(compiled_result, eager_result)
-
-
-def test_the_path_says_why_nothing_is_built(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(cpu, "_library", cpu._library.__wrapped__)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CC", raising=False)
-    found = cpu_path.__wrapped__()
-    assert found.name == "torch"
-    assert "no C compiler found (cc, gcc, clang)" in found.reason
-    broken = tmp_path / "cc"
-    broken.write_text("#!/bin/sh\necho 'cc: no such thing' >&2\nexit 1\n")
-    broken.chmod(0o755)
-    assert cpu_path.__wrapped__().reason == "the fused path was not built: cc: cc: no such thing"
