@@ -43,6 +43,12 @@ class Operand:
     rounding: Rounding = "nearest"
     hadamard: int | None = None
 
+    @property
+    def has_factor(self) -> bool:
+        """Whether a product takes in a factor: a tensor's scale, the inverse of a gain, or both."""
+        has_gain = self.format.gain != 1.0 and self.rounding == "nearest"
+        return self.format.is_two_level or has_gain
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -70,6 +76,11 @@ class Recipe:
     def is_high_precision(self) -> bool:
         """Whether no operand is quantised."""
         return all(operand.format.is_high_precision for operand in self.operands.values())
+
+    @property
+    def has_factors(self) -> bool:
+        """Whether any product takes in a factor."""
+        return any(operand.has_factor for operand in self.operands.values())
 
     def facts(self) -> dict[str, Any]:
         """What determines the numerics, as plain JSON."""

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 
 from formats import BlockFormat, list_formats, load_format
+from kernels import cublas
 from kernels import emulate as plain
 from kernels.cpu import cpu_path
 from kernels.emulate import Emulated, Treatment
@@ -81,18 +82,35 @@ def emulate(x: torch.Tensor, treatments: Sequence[Treatment], dtype: torch.dtype
     return emulate_triton(x, treatments, dtype if dtype == torch.bfloat16 else None)
 
 
-def scale(product: torch.Tensor, factors: list[torch.Tensor]) -> torch.Tensor:
-    """The epilogue of an emulated GEMM, in FP32: a factor in BF16 would be a gain, up to 0.4 %.
+@cache
+def epilogue_path(device_type: str, dtype: torch.dtype) -> Path:
+    """How the product of two operands is multiplied by their factors."""
+    if device_type != "cuda":
+        return Path("torch", "emulated", "no GPU: the product is multiplied in FP32")
+    if dtype in cublas.DATA_TYPES and cublas.library() is not None:
+        return Path("cublas", "emulated", "the GEMM multiplies its FP32 sums")
+    missing = "no cuBLAS" if dtype in cublas.DATA_TYPES else f"{dtype} products stay torch's"
+    return Path("triton", "emulated", f"{missing}: a kernel multiplies the product in FP32")
+
+
+def scaled_product(
+    a: torch.Tensor, b: torch.Tensor, factors: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """A times B times its operands' factors, which FP32 takes in: in BF16 they would be a gain.
 
     Args:
-        product: contiguous; it may be overwritten.
+        a, b: [M, K] and [K, N] of one dtype.
         factors: one or two FP32 scalars.
     """
-    if product.device.type == "cuda":
+    factor = factors[0] * factors[1] if len(factors) == 2 else factors[0]
+    path = epilogue_path(a.device.type, a.dtype).name
+    if path == "cublas":
+        return cublas.multiply(a, b, factor)
+    product = a @ b
+    if path == "triton":
         from kernels.triton_epilogue import scale_triton
 
-        return scale_triton(product, factors)
-    factor = factors[0] * factors[1] if len(factors) == 2 else factors[0]
+        return scale_triton(product, factor)
     return (product.float() * factor).to(product.dtype)
 
 

@@ -11,13 +11,15 @@ Shape suffixes: T tokens, K in-features, N out-features.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from formats import OPERANDS, Recipe
-from kernels.dispatch import emulate, scale
+from kernels.dispatch import emulate, scaled_product
 from kernels.emulate import Emulated, Treatment
 from kernels.hadamard import Hadamard, rotate
 from kernels.rounding import OPERAND_STREAMS, Draws
@@ -118,10 +120,15 @@ def multiply(
     """The GEMM in the compute dtype with its factors in the epilogue."""
     a = left.values.to(dtype).t() if transpose_left else left.values.to(dtype)
     b = right.values.to(dtype).t() if transpose_right else right.values.to(dtype)
-    with torch.autocast(a.device.type, enabled=False):
-        product = a @ b
     factors = [factor for factor in (left.factor, right.factor) if factor is not None]
-    return scale(product, factors) if factors else product
+    with _no_autocast(a.device.type):
+        return scaled_product(a, b, factors) if factors else a @ b
+
+
+def _no_autocast(device_type: str) -> AbstractContextManager[Any]:
+    if not torch.is_autocast_enabled(device_type):
+        return nullcontext()  # a context that changes nothing would still take the host a while
+    return torch.autocast(device_type, enabled=False)
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from formats import OPERANDS, BlockFormat, load_format, load_recipe
+from formats import OPERANDS, BlockFormat, Recipe, load_format, load_recipe
 from kernels import Hadamard, QuantizedLinear, convert, dispatch, quantize
 from kernels.dispatch import Path
 from kernels.emulate import Emulated, Treatment
@@ -201,8 +201,6 @@ def _layer(config: Mapping[str, Any], device: torch.device) -> Case:
     def check() -> None:
         _check_layer(quantised, outs, ins, device)
 
-    target = target_of(device)
-    emulation = dispatch.quantise_path(target)
     return Case(
         device=device,
         inputs=pairs,
@@ -213,9 +211,18 @@ def _layer(config: Mapping[str, Any], device: torch.device) -> Case:
         bytes_moved=3 * BYTES * (tokens * ins + tokens * outs + outs * ins),
         least_share=1.0,
         rate=False,
-        path=Path("bf16-gemm", "emulated", f"operands by {emulation.name}: {emulation.reason}"),
+        path=_layer_path(recipe, device),
         layer=plain,
     )
+
+
+def _layer_path(recipe: Recipe, device: torch.device) -> Path:
+    quantiser = dispatch.quantise_path(target_of(device))
+    reason = f"operands by {quantiser.name}: {quantiser.reason}"
+    if recipe.has_factors:
+        epilogue = dispatch.epilogue_path(device.type, torch.bfloat16)
+        reason += f"; tensor scales by {epilogue.name}: {epilogue.reason}"
+    return Path("bf16-gemm", "emulated", reason)
 
 
 def training_step(

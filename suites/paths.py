@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from tabulate import tabulate
 
-from kernels.dispatch import Path, quantise_path, supported
+from kernels.dispatch import Path, epilogue_path, quantise_path, supported
 from kernels.targets import INSTRUCTIONS, target_of
 
 EMULATED_TARGETS = ("sm_90",)
@@ -22,13 +22,15 @@ def paths_by_format(here: str) -> list[tuple[str, Path, list[str]]]:
 
 def path_table() -> str:
     """The table that ``bench.py --list devices`` prints."""
-    here = target_of(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    here = target_of(device)
     lines = [
         (name, ", ".join(targets).replace(here, f"{here} (here)", 1), path.name, path.reason)
         for name, path, targets in paths_by_format(here)
     ]
-    quantiser = quantise_path(here)
+    quantiser, epilogue = quantise_path(here), epilogue_path(device.type, torch.bfloat16)
     return (
         f"{tabulate(lines, ('format', 'targets', 'GEMM', 'reason'))}\n\n"
-        f"operands are quantised here by {quantiser.name}: {quantiser.reason}"
+        f"operands are quantised here by {quantiser.name}: {quantiser.reason}\n"
+        f"BF16 products take in tensor scales by {epilogue.name}: {epilogue.reason}"
     )

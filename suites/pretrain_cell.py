@@ -16,7 +16,7 @@ import torch
 from formats import Recipe, load_recipe
 from hwmodels.nvml import EnergyWindow
 from kernels import convert, observe
-from kernels.dispatch import quantise_path
+from kernels.dispatch import epilogue_path, quantise_path
 from kernels.targets import target_of
 from suites.averaging import WeightAverage
 from suites.batches import Batches, make_validation
@@ -211,11 +211,16 @@ class PretrainCell:
         }
 
     def _quantiser(self) -> dict[str, str]:
-        """What quantised the operands, if any were."""
+        """What quantised the operands and took in their factors, if there are any."""
         if not self.model.quantization.layers:
             return {}
-        path = quantise_path(target_of(torch.device(self.context.device)))
-        return {"quantise_path": path.name, "quantise_reason": path.reason}
+        device = torch.device(self.context.device)
+        path = quantise_path(target_of(device))
+        facts = {"quantise_path": path.name, "quantise_reason": path.reason}
+        if not self.recipe.has_factors:
+            return facts
+        epilogue = epilogue_path(device.type, torch.bfloat16)
+        return {**facts, "epilogue_path": epilogue.name, "epilogue_reason": epilogue.reason}
 
     def _device_name(self) -> str:
         return torch.cuda.get_device_name() if self.context.device == "cuda" else "cpu"

@@ -56,6 +56,14 @@ def test_plain_and_replaced_formats() -> None:
     assert load_recipe("bf16").with_format(nvfp4).is_high_precision
 
 
+def test_a_tensor_scale_or_a_gain_is_a_factor_of_products() -> None:
+    assert not load_recipe("ufp4").has_factors
+    assert load_recipe("nvfp4").has_factors
+    corrected = plain_recipe(load_format("e2m1-gain")).operands
+    assert corrected["x.fprop"].has_factor
+    assert not corrected["dy.dgrad"].has_factor  # rounded stochastically: there is no such bias
+
+
 def test_equal_grids_in_other_codes_have_other_digests() -> None:
     digests = {load_recipe(entry.name).digest for entry in list_recipes()}
     assert len(digests) == len(list_recipes())

@@ -27,3 +27,5 @@ def test_the_command_line_shows_the_paths(capsys: pytest.CaptureFixture[str]) ->
     assert "NVIDIA H200" in out and "(here)" in out
     assert "tcgen05.mma kind::mxf4nvf4" in out
     assert "no block-scaled instruction is known for sm_90" in out
+    assert "operands are quantised here by" in out
+    assert "BF16 products take in tensor scales by" in out
