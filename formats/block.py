@@ -97,10 +97,13 @@ class BlockFormat:
             "gain": self.gain,
         }
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the facts (hex)."""
         return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode()).hexdigest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest)  # of facts worked out once: every launch looks its format up
 
 
 def _significant_bits(grid: Grid) -> int:

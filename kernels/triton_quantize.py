@@ -16,7 +16,7 @@ Shape suffixes: R, C rows and columns of a tile in memory, whichever of them the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -27,6 +27,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.emulate import Emulated, Treatment
+from kernels.launching import INT32_END, Launcher, layout_of
 from kernels.rounding import COLUMNS_PER_CALL, WORD, Draws
 from kernels.triton_tile import (
     INFINITY_BITS,
@@ -34,6 +35,7 @@ from kernels.triton_tile import (
     block_amax,
     ceil_div,
     in_blocks,
+    load_pairs,
     load_tile,
     origin,
     quantize_tile,
@@ -78,15 +80,17 @@ class Tile:
 
 
 # The fastest on an H200 (docs/measurements.md), by orientation, and whether any treatment rotates
-# or draws. A thread owns eight neighbours along rows, or a block of sixteen rows of a few columns.
+# or draws. A thread owns eight neighbours along rows, sixteen where these alone are rotated, or a
+# block of sixteen rows of a few columns.
 WIDE = Tile(4, 1024, 4)
+LONG = Tile(2, 512, 1)
 SMALL = Tile(4, 256, 1)
-FLAT = Tile(8, 256, 1)
+FLAT = Tile(4, 512, 2)
 TALL = Tile(16, 128, 1, vector=4)
 SHARED = Tile(16, 128, 2)
 TILES = {
     ("row", False, False): WIDE,
-    ("row", False, True): SMALL,
+    ("row", False, True): LONG,
     ("row", True, False): FLAT,
     ("row", True, True): SMALL,
     ("column", False, False): TALL,
@@ -163,7 +167,10 @@ def emulate_kernel(
     last_first: tl.constexpr = steps_0.scale.two_level
     row0, column0 = origin(covered_columns, R, C, last_first)
     v: tl.constexpr = V if steps_0.axis == 0 else ROW_VECTOR
-    tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, v)
+    if steps_1 is None and steps_0.rotates_pairs:
+        tile = load_pairs(x, row0, column0, rows, columns, row_stride, column_stride, R, C)
+    else:
+        tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, v)
     draws = (seed_low_0, seed_high_0, step_0, stream_0, first_row_0, first_column_0)
     values = _treat(tile, row0, column0, amax_0, signs_0, draws, steps_0)
     store_tile(values, out_0, row0, column0, rows_0, columns_0, v)
@@ -187,7 +194,10 @@ def _amax_kernel(
     R: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
 ):  # fmt: skip
     row0, column0 = origin(covered_columns, R, C)
-    tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, V)
+    if steps_1 is None and steps_0.rotates_pairs:
+        tile = load_pairs(x, row0, column0, rows, columns, row_stride, column_stride, R, C)
+    else:
+        tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, V)
     _accumulate_amax(tile, amax_0, signs_0, steps_0)
     if steps_1 is not None:
         _accumulate_amax(tile, amax_1, signs_1, steps_1)
@@ -205,6 +215,10 @@ def _accumulate_amax(x, amax, signs, steps: tl.constexpr):
         # One address for all programs: few have to write it, and reading does not queue.
         seen = tl.load(amax, volatile=True)
         tl.atomic_max(amax, largest, mask=largest > seen, sem="relaxed")
+
+
+_quantiser = Launcher(emulate_kernel, ("R", "C", "V"))
+_amax = Launcher(_amax_kernel, ("R", "C", "V"))
 
 
 def emulate_triton(
@@ -257,6 +271,12 @@ class _Work:
         return self.amax, self.treatment.signs, self.steps
 
     @property
+    def deciding(self) -> Hashable:
+        """What a compiled version depends on; memory of ours is always aligned."""
+        signs, draws = layout_of(self.treatment.signs), kinds_of_draws(self.treatment.draws)
+        return self.steps, self.out.dtype, signs, draws
+
+    @property
     def arguments(self) -> tuple[Any, ...]:
         buffers = self.out, *self.out.shape, self.amax, self.factor
         return *buffers, self.treatment.signs, *draw_arguments(self.treatment.draws), self.steps
@@ -291,14 +311,18 @@ def _launch(x: Tensor, work: list[_Work], tile: Tile) -> None:
     common = (x, *x.shape, *x.stride(), columns)
     if any(w.amax is not None for w in work):
         launch_amax(rows, common, [w.amax_arguments for w in work])
-    grid = tile.grid(rows, columns)
-    emulate_kernel[grid](*common, *_both([w.arguments for w in work]), **tile.options)
+    arguments = (*common, *_both([w.arguments for w in work]))
+    deciding = layout_of(x), *(w.deciding for w in work)
+    _quantiser.launch(tile.grid(rows, columns), arguments, tile.options, deciding)
 
 
-def launch_amax(rows: int, common: tuple[Any, ...], arguments: list[tuple[Any, ...]]) -> None:
+def launch_amax(rows: int, common: tuple[Any, ...], treated: list[tuple[Any, ...]]) -> None:
     """Work out the amax of the (rotated) tensor for each treatment: (amax, signs, steps)."""
-    tile = choose_amax_tile(tuple(steps for _, _, steps in arguments))
-    _amax_kernel[tile.grid(rows, common[-1])](*common, *_both(arguments), **tile.options)
+    tile = choose_amax_tile(tuple(steps for _, _, steps in treated))
+    arguments = (*common, *_both(treated))
+    covered = common[-1]
+    deciding = layout_of(common[0]), covered, *((layout_of(s), steps) for _, s, steps in treated)
+    _amax.launch(tile.grid(rows, covered), arguments, tile.options, deciding)
 
 
 def draw_arguments(draws: Draws | None) -> tuple[Any, ...]:
@@ -308,6 +332,14 @@ def draw_arguments(draws: Draws | None) -> tuple[Any, ...]:
     step = draws.step if isinstance(draws.step, Tensor) else _as_int32(draws.step)
     seed = _as_int32(draws.seed), _as_int32(draws.seed >> 32)
     return *seed, step, _as_int32(draws.stream), draws.row, draws.column
+
+
+def kinds_of_draws(draws: Draws | None) -> Hashable:
+    """What a compiled version depends on of ``draw_arguments``."""
+    if draws is None:
+        return None
+    step = draws.step.dtype if isinstance(draws.step, Tensor) else None
+    return step, draws.row < INT32_END, draws.column < INT32_END
 
 
 def _both(arguments: list[tuple[Any, ...]]) -> tuple[Any, ...]:

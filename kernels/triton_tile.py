@@ -35,9 +35,11 @@ EXACT_ROOTS = (1, 4, 16, 64)
 INFINITY_BITS = tl.constexpr(0x7F800000)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steps:
     """What a kernel does for one treatment, as compile-time constants.
+
+    Compared by identity, as ``steps_of`` makes each once: every launch looks them up.
 
     Attributes:
         axis: contraction axis of the tile.
@@ -73,6 +75,11 @@ class Steps:
         """What is left of 1/sqrt(n) after ``rotate``: one for a two-level scale."""
         late = self.coarse and not self.scale.two_level
         return self.hadamard**-0.5 if late else 1.0
+
+    @property
+    def rotates_pairs(self) -> bool:
+        """Whether a row's transform spans two vectors of eight."""
+        return self.axis == 1 and self.hadamard >= 16
 
     @property
     def stages(self) -> int:
@@ -305,6 +312,29 @@ def load_tile(
     else:
         pointers = x + row[:, None] * row_stride + (column.to(tl.int64) * column_stride)[None, :]
     return to_float32(tl.load(pointers, mask=mask, other=0.0))
+
+
+@triton.jit
+def load_pairs(
+    x, row0, column0, rows, columns, row_stride, column_stride, R: tl.constexpr, C: tl.constexpr
+):
+    """As ``load_tile``, but a thread gets sixteen neighbours of a row, as two vectors of eight.
+
+    A transform of sixteen is then its own affair: an exchange with the next thread, through shared
+    memory, cost more than loads that leave gaps.
+    """
+    row = (row0 + tl.arange(0, R).to(tl.int64))[:, None, None]
+    near = tl.max_contiguous(tl.arange(0, 8), 8)[None, None, :]
+    column = column0 + 16 * tl.arange(0, C // 16)[None, :, None] + near
+    if column_stride == 1:
+        pointers = x + row * row_stride + column
+    else:
+        pointers = x + row * row_stride + column.to(tl.int64) * column_stride
+    first = tl.load(pointers, mask=(row < rows) & (column < columns), other=0.0)
+    pointers += 8 * column_stride
+    second = tl.load(pointers, mask=(row < rows) & (column + 8 < columns), other=0.0)
+    pairs = tl.join(to_float32(first), to_float32(second))
+    return pairs.permute(0, 1, 3, 2).reshape(R, C)
 
 
 @triton.jit

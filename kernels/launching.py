@@ -1,0 +1,66 @@
+"""Launching a kernel again without looking at its arguments again.
+
+Triton decides by forty arguments, one after the other, which compiled version fits, and that takes
+the host longer than the GPU takes for a tensor of a small layer. In a training step few facts
+decide, and they repeat: here the version is remembered by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from triton.runtime import JITFunction
+
+MOST_VERSIONS = 4096  # ever new shapes must not fill the memory
+ALIGNMENT = 16  # bytes, that Triton compiles another version for
+INT32_END = 1 << 31
+
+
+@dataclass
+class Launcher:
+    """A kernel with its versions, by device and by what decides among them.
+
+    Attributes:
+        constants: names of its last arguments, which are among the options of a launch.
+    """
+
+    kernel: JITFunction[Any]
+    constants: tuple[str, ...]
+    versions: dict[Hashable, Any] = field(default_factory=dict)
+
+    def launch(
+        self,
+        grid: tuple[int],
+        arguments: tuple[Any, ...],
+        options: dict[str, Any],
+        deciding: Hashable,
+    ) -> None:
+        """Launch the kernel.
+
+        Args:
+            arguments: all but the last constants.
+            options: these, and what Triton compiles with.
+            deciding: what types, alignment and divisibility of all arguments follow from.
+        """
+        device = torch.cuda.current_device() if torch.cuda.is_available() else None
+        key = device, deciding, *options.values()
+        version = self.versions.get(key)
+        if version is not None:
+            version[(*grid, 1, 1)](*arguments, *(options[name] for name in self.constants))
+            return
+        if len(self.versions) >= MOST_VERSIONS:
+            self.versions.clear()
+        # An interpreted kernel has no versions, and is started in this way each time.
+        self.versions[key] = self.kernel[grid](*arguments, **options)
+
+
+def layout_of(tensor: Tensor | None) -> Hashable:
+    """What a version depends on of a tensor that a caller brought."""
+    if tensor is None:
+        return None
+    aligned = tensor.data_ptr() % ALIGNMENT == 0
+    return tensor.dtype, tensor.shape, tensor.stride(), aligned
