@@ -11,6 +11,7 @@ contract a * b + c into one rounding: kernels are launched with ``enable_fp_fusi
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +30,8 @@ _EXPONENT = tl.constexpr(0x7F800000)
 _ROUNDER = tl.constexpr(1.5 * 2.0**23)
 # Offsets, in spacings, that put the last place of a sum at 2^-17 and at most at 2^-16 of one.
 _LIFT = tl.constexpr(64 + (2**17 - 2) * 2.0**-17)
-_OFFSET = tl.constexpr(128.0)
-_MINUS_OFFSET_BITS = tl.constexpr(-0x3D000000)
+OFFSET = 128.0
+_OFFSET = tl.constexpr(OFFSET)
 _WHOLE = tl.constexpr(-(1 << 17))
 
 
@@ -54,6 +55,17 @@ class GridFacts:
     thresholds: tuple[float, ...]
     levels: tuple[float, ...]
     upward: tuple[float, ...]
+
+    @property
+    def spacing_in_units(self) -> float:
+        """A spacing over what kernels count in: a minifloat's binade, else the spacing itself."""
+        return self.step if self.kind == MINIFLOAT else 1.0
+
+    @property
+    def minus_offset_bits(self) -> int:
+        """The bits of -128 spacings in those units, as int32; its last place is 2^-16 of one."""
+        (bits,) = struct.unpack("<i", struct.pack("<f", -OFFSET * self.spacing_in_units))
+        return int(bits)
 
     @property
     def most_spacings(self) -> float:
@@ -86,8 +98,9 @@ def round_nearest(t, grid: tl.constexpr, CLIPS: tl.constexpr = True):
     if grid.kind == _UNIFORM:
         return (t + _ROUNDER * grid.step) - _ROUNDER * grid.step
     elif grid.kind == _MINIFLOAT:
-        rounder = binade(t, grid) * (_ROUNDER * grid.step)
-        return (t + rounder) - rounder
+        power = binade(t, grid)  # whose products with the constant are exact
+        lifted = tl.fma(power, tl.full(t.shape, _ROUNDER * grid.step, tl.float32), t)
+        return tl.fma(power, tl.full(t.shape, -_ROUNDER * grid.step, tl.float32), lifted)
     else:
         value = tl.full(t.shape, grid.levels[0], tl.float32)
         for i in tl.static_range(len(grid.thresholds)):
@@ -109,13 +122,14 @@ def round_stochastic(t, bits16, grid: tl.constexpr, CLIPS: tl.constexpr = True):
         value = _between_levels(t, bits16, grid)
     else:
         clipped = tl.minimum(tl.maximum(t, -grid.max), grid.max) if CLIPS else t
-        spacing = tl.full(t.shape, grid.step, tl.float32)
         if grid.kind == _MINIFLOAT:
-            spacing = spacing * binade(clipped, grid)
-        if is_nvidia():
-            value = _ceiling_of_difference(clipped, bits16, spacing)
+            unit = binade(clipped, grid)
         else:
-            value = _whole_of_sum(tl.abs(clipped), bits16, spacing)
+            unit = tl.full(t.shape, grid.step, tl.float32)
+        if is_nvidia():
+            value = _ceiling_of_difference(clipped, bits16, unit, grid)
+        else:
+            value = _whole_of_sum(tl.abs(clipped), bits16, unit * grid.spacing_in_units)
     return with_sign(value, t) if grid.symmetric else value
 
 
@@ -129,18 +143,21 @@ is_nvidia.__triton_builtin__ = True  # type: ignore[attr-defined]
 
 
 @triton.jit
-def _ceiling_of_difference(t, bits16, spacing):
-    """ceil(|t| - (bits16 + 1/2) / 2^16), in units of the spacing, where sums can be rounded up.
+def _ceiling_of_difference(t, bits16, unit, grid: tl.constexpr):
+    """ceil(|t| - (bits16 + 1/2) / 2^16), in spacings, where sums can be rounded up.
 
     Rounding up keeps a number above, or not above, each number that can be represented. All that
     matters here can: whole spacings everywhere, and 2^-17 of one next to them. So three sums that
     are rounded up, in which the draw comes as the last places of 128, are one ceiling.
+
+    unit: of which a spacing is ``grid.spacing_in_units``, a power of two that constants take in.
     """
-    minus_draw = (bits16 | _MINUS_OFFSET_BITS).to(tl.float32, bitcast=True)
-    difference = _add_up_to_magnitude(t, spacing * -(2.0**-17))
-    difference = _fma_up(spacing, minus_draw, difference)
-    lifted = _fma_up(spacing, tl.full(t.shape, _ROUNDER, tl.float32), difference)
-    return tl.fma(spacing, _OFFSET - _ROUNDER, lifted)
+    share: tl.constexpr = grid.spacing_in_units
+    minus_draw = (bits16 | grid.minus_offset_bits).to(tl.float32, bitcast=True)
+    difference = _add_up_to_magnitude(t, unit * (-(2.0**-17) * share))
+    difference = _fma_up(unit, minus_draw, difference)
+    lifted = _fma_up(unit, tl.full(t.shape, _ROUNDER * share, tl.float32), difference)
+    return tl.fma(unit, (_OFFSET - _ROUNDER) * share, lifted)
 
 
 @triton.jit
