@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from suites.experiment import Cell
-from suites.rows import Row, measured
+from suites.rows import Quantity, Row, measured
 
 if TYPE_CHECKING:
     from suites.kernel_cases import Case
@@ -60,6 +60,9 @@ def timed_row(cell: Cell, case: Case, ours: Timing | None = None) -> Row:
         "wall_ratio": measured(case.share(candidate.wall_us, roof_wall_us), "1", case.meaning),
         "bytes_per_second": measured(case.bytes_moved / candidate.device_us * 1e6, "B/s"),
     }
+    if before.replayed_us is not None and after.replayed_us is not None:
+        roof_replayed_us = (before.replayed_us + after.replayed_us) / 2
+        values |= _replayed(candidate, case, roof_replayed_us)
     if ours is not None:
         values["times_ours"] = measured(candidate.device_us / ours.device_us, "1")
         values["times_ours_wall"] = measured(candidate.wall_us / ours.wall_us, "1")
@@ -72,6 +75,17 @@ def timed_row(cell: Cell, case: Case, ours: Timing | None = None) -> Row:
         **case.machine(),
     }
     return Row(kind="kernel", config=row_config(cell), values=values, facts=facts)
+
+
+def _replayed(candidate: Timing, case: Case, roof_us: float) -> dict[str, Quantity]:
+    """Wall time where the host launches nothing, and its ratio; or why there is none."""
+    note = candidate.not_replayed or "replayed as CUDA graphs, the roof too"
+    time_us = candidate.replayed_us
+    ratio = None if time_us is None else case.share(time_us, roof_us)
+    return {
+        "replayed_us": Quantity(value=time_us, unit="us", origin="measured", note=note),
+        "replayed_ratio": Quantity(value=ratio, unit="1", origin="measured", note=note),
+    }
 
 
 def row_config(cell: Cell) -> dict[str, Any]:

@@ -168,9 +168,16 @@ def _fouroversix_layer(config: Config, plain: nn.Linear) -> tuple[Forward, Tenso
         keep_master_weights=True,
     )
     linear = importlib.import_module("fouroversix.model.modules.linear")
+    # As above: where it has no kernel of its own it multiplies decoded operands in FP32.
+    gemms: Any = importlib.import_module("fouroversix.matmul.pytorch")
+    gemms.dequantize = _decoded_to_bf16(gemms.dequantize)
     layer = linear.FourOverSixLinear(copy.deepcopy(plain), options)
     # Its backward pass takes one batch of tokens.
     return lambda x: layer(x[None])[0], layer.weight
+
+
+def _decoded_to_bf16(dequantize: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda tensor, dtype: dequantize(tensor, dtype=torch.bfloat16)
 
 
 ADAPTERS = {

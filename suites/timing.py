@@ -3,8 +3,9 @@
 A GPU runs behind the program that drives it, so time is taken by events on the GPU. In front of
 each timed call the GPU is kept busy, long enough for the driver to have queued the whole call:
 what is measured is the GPU's time, without gaps between launches. The level-2 cache is overwritten
-before the start event, outside the timed window. The wall time of back-to-back calls, launching
-included, is taken separately: the larger of the two is what a training step sees.
+before the start event, outside the timed window. The wall time of back-to-back calls is taken
+separately: once with launching them, which is what an eager training step sees, and once replayed
+as CUDA graphs, which is what a step sees that the host does not have to launch.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ class Timing:
     Attributes:
         device_us: on the GPU alone; on a CPU the same as the wall time.
         wall_us: back to back, with the work of launching.
+        replayed_us: back to back, replayed as CUDA graphs; None where that was not done.
+        not_replayed: why it was not.
         launches: GPU kernels per call, None on a CPU.
     """
 
     device_us: float
     spread_us: float
     wall_us: float
+    replayed_us: float | None
+    not_replayed: str
     launches: int | None
 
 
@@ -64,13 +69,15 @@ def measure(
         single = _on_gpu(call, turns, device)
         wall = _wall_of_all(call, turns, device, clock)
         launches = count_launches(call, inputs[0])
+        replayed, reason = _replayed(call, inputs, repeats, device, clock)
     else:
         single = _on_cpu(call, turns, clock)
         wall, launches = statistics.median(single), None
+        replayed, reason = None, "no GPU, no graphs"
     middle = statistics.median(single)
     if not middle > 0:
         raise ValueError("timing: below resolution: the clock did not move during a call")
-    return Timing(middle, max(single) - min(single), wall, launches)
+    return Timing(middle, max(single) - min(single), wall, replayed, reason, launches)
 
 
 def count_launches(call: Callable[[Any], object], argument: Any) -> int:
@@ -109,6 +116,35 @@ def _wall_of_all(
         call(argument)
     torch.cuda.synchronize(device)
     return (clock() - before) * 1e6 / len(turns)
+
+
+def _replayed(
+    call: Callable[[Any], object],
+    inputs: Sequence[Any],
+    repeats: int,
+    device: torch.device,
+    clock: Clock,
+) -> tuple[float | None, str]:
+    """Microseconds per replayed call; None, and why, for a call that cannot be captured."""
+    try:
+        graphs = [_capture(call, argument) for argument in inputs]
+    except RuntimeError as error:
+        torch.cuda.synchronize(device)
+        return None, f"no CUDA graph can hold it: {str(error).partition(chr(10))[0]}"
+    turns = [graphs[i % len(graphs)] for i in range(repeats)]
+    return _wall_of_all(torch.cuda.CUDAGraph.replay, turns, device, clock), ""
+
+
+def _capture(call: Callable[[Any], object], argument: Any) -> torch.cuda.CUDAGraph:
+    current, stream = torch.cuda.current_stream(), torch.cuda.Stream()
+    stream.wait_stream(current)
+    with torch.cuda.stream(stream):
+        call(argument)  # what is set up once per stream must not be captured
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        call(argument)
+    current.wait_stream(stream)
+    return graph
 
 
 def _on_cpu(call: Callable[[Any], object], turns: Sequence[Any], clock: Clock) -> list[float]:

@@ -52,6 +52,26 @@ def test_each_row_names_path_roof_and_ratio(tmp_path) -> None:
         assert row.values["ratio_to_roof"].origin == "measured"
 
 
+def test_the_path_of_a_layer_says_what_takes_in_its_tensor_scales() -> None:
+    config = {"operation": "linear", "shape": [64, 32, 48], "inputs": 1}
+    reasons = [
+        make_case({**config, "recipe": name}, "cpu").path.reason for name in ("ufp4", "nvfp4")
+    ]
+    assert ["tensor scales by torch" in reason for reason in reasons] == [False, True]
+
+
+@pytest.mark.gpu
+def test_a_call_is_replayed_or_the_reason_is_given() -> None:
+    inputs, device = [torch.randn(2048, 2048, device="cuda")], torch.device("cuda")
+    captured = measure(lambda x: x @ x, inputs, device)
+    assert captured.replayed_us is not None and captured.not_replayed == ""
+    assert 0.5 < captured.replayed_us / captured.device_us < 2
+    looked_at = measure(lambda x: (x @ x).sum().item(), inputs, device)
+    assert looked_at.replayed_us is None
+    assert "no CUDA graph can hold it" in looked_at.not_replayed
+    assert measure(lambda x: x @ x, inputs, device).replayed_us is not None
+
+
 @pytest.mark.usefixtures("wrong_emulation")
 def test_a_wrong_kernel_is_not_timed(tmp_path) -> None:
     cell = KernelSpeed().cells(SMALL, Selection())[0]
