@@ -15,6 +15,7 @@ Tails are masked, codes and scales alike: memory behind an operand may hold anyt
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import triton
@@ -62,14 +63,18 @@ def carrier_codes(operand: Quantized) -> Tensor:
     """The operand's codes as the carrier wants them: uint8, E2M1 [R, K / 2] or E4M3 [R, K]."""
     if operand.grid.decode_table == E2M1.decode_table:
         return operand.codes
-    table = torch.tensor(_e4m3_codes(operand.grid), dtype=torch.uint8, device=operand.codes.device)
-    return table[operand.unpacked().long()]
+    return _e4m3_codes(operand.grid, operand.codes.device)[operand.unpacked().long()]
 
 
-def _e4m3_codes(grid: Grid) -> list[int]:
-    """The E4M3 code of each code of a grid; unused codes become 0."""
+@cache
+def _e4m3_codes(grid: Grid, device: torch.device) -> Tensor:
+    """The E4M3 code of each code of a grid; unused codes become 0.
+
+    Copied to the device once: a captured graph could not wait for it.
+    """
     code_of = dict(zip(E4M3.levels, E4M3.level_codes, strict=True))
-    return [code_of.get(value, 0) for value in grid.decode_table]
+    codes = [code_of.get(value, 0) for value in grid.decode_table]
+    return torch.tensor(codes, dtype=torch.uint8, device=device)
 
 
 @triton.jit

@@ -168,12 +168,15 @@ def reproducible(device: torch.device) -> Iterator[None]:
         return
     # cuBLAS's own default on Hopper; torch wants to see it said.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    deterministic: Any = torch.utils.deterministic
+    filled = deterministic.fill_uninitialized_memory
+    deterministic.fill_uninitialized_memory = False
     torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(False)
+        deterministic.fill_uninitialized_memory = filled
 
 
 def make_optimizer(

@@ -148,3 +148,17 @@ def test_B85_the_native_path_of_this_device_is_proven_before_use() -> None:
 
     for name in ("mxfp4-rceil", "nvfp4"):
         assert proven(load_format(name), torch.device("cuda", 0)).reason
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("fmt", ["mxfp4-rceil", "mxint4"])
+def test_a_graph_can_hold_a_product(fmt: str) -> None:
+    from kernels.triton_gemm import multiply_scaled
+
+    operand = quantize(torch.randn(64, 96, device="cuda"), load_format(fmt))
+    expected = multiply_scaled(operand, operand)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = multiply_scaled(operand, operand)
+    graph.replay()
+    assert torch.equal(captured, expected)

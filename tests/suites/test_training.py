@@ -25,6 +25,7 @@ from suites.training import (
     first_non_finite,
     load_checkpoint,
     make_optimizer,
+    reproducible,
     save_checkpoint,
 )
 
@@ -242,3 +243,15 @@ def test_twins_are_paired(corpus: Corpus) -> None:
     assert torch.equal(plain.batches(5)[0], quantised.batches(5)[0])
     first = advance(plain, 1)[0], advance(quantised, 1)[0]
     assert 0 < abs(first[0] - first[1]) < 0.2
+
+
+def test_a_reproducible_run_leaves_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    deterministic = torch.utils.deterministic
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    for filled in (True, False):
+        monkeypatch.setattr(deterministic, "fill_uninitialized_memory", filled)
+        with reproducible(torch.device("cuda")):
+            assert torch.are_deterministic_algorithms_enabled()
+            assert not deterministic.fill_uninitialized_memory
+        assert not torch.are_deterministic_algorithms_enabled()
+        assert deterministic.fill_uninitialized_memory == filled
