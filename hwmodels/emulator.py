@@ -4,13 +4,13 @@
     amax       of formats with a scale per tensor: what they take longer than a format that is the
                same but for that, = launch + slowdown * (tensor read once) / copy's rate
 
+The copy is one of the same tensor in the same run: machines of one kind differ by several per cent.
 A quantiser's slowdown hangs on its treatment and is the mean over the formats that were measured;
 how a value is rounded makes no difference to the pass that looks for the largest.
 """
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from pathlib import Path
 from statistics import mean
@@ -23,8 +23,6 @@ from formats.schema import Record
 from formats.yamlfile import load_yaml
 from hwmodels.device import Achievable, load_device
 from hwmodels.figures import Figure
-from hwmodels.piece import MICRO, copy_rate
-from hwmodels.workload import BF16_BYTES
 
 KERNEL_CONSTANTS = Path(__file__).parent / "data" / "kernels.yaml"
 Treatment = Literal["nearest", "rht", "stochastic", "rht+stochastic"]
@@ -40,10 +38,16 @@ class QuantiserTime(Record):
 
 
 class Emulator(Record):
-    """Times of the program's own quantisers on one device, which has ``achievable`` values."""
+    """Times of the program's own quantisers on one device, which has ``achievable`` values.
+
+    Attributes:
+        shape: of the tensor, in BF16.
+        copy_us: median time of copying it, which reads and writes it once.
+    """
 
     device: str
     shape: tuple[int, int]
+    copy_us: float = Field(gt=0)
     source: str
     date: str
     quantisers: tuple[QuantiserTime, ...]
@@ -65,8 +69,7 @@ class Emulator(Record):
 
     def slowdown(self, time_us: float, passes: int) -> float:
         """A time over that of reading or writing the tensor so many times, as fast as a copy."""
-        moved = passes * BF16_BYTES * math.prod(self.shape)
-        return time_us * MICRO * copy_rate(load_device(self.device), self.reached) / moved
+        return 2 * time_us / (passes * (self.copy_us - self.reached.start.value))
 
 
 class KernelConstants(Record):

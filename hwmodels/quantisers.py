@@ -7,7 +7,7 @@ where a format needs the whole tensor's amax first. Kernels are slower than that
 * where it is emulated on a device that was measured, by what ``emulator`` says of the program's own
   kernels; where the two orientations differ, by the mean of theirs
 
-Emulated formats with a factor per tensor have one more pass, which multiplies each result by it.
+A factor per tensor costs nothing more: where it is emulated, the GEMM takes it in too.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import math
 from collections.abc import Iterator
 from statistics import mean
 
-from formats import GEMM_OPERANDS, BlockFormat, Operand, Recipe
+from formats import BlockFormat, Operand, Recipe
 from hwmodels.device import BF16, Device
 from hwmodels.emulator import amax_slowdown, kernel_constants, quantise_slowdown, treatment_of
 from hwmodels.piece import Piece
-from hwmodels.workload import BF16_BYTES, Gemm, Linear
+from hwmodels.workload import BF16_BYTES, Linear
 
 BYTE_FORMAT_BITS = 8  # an element carried in a wider native type takes a byte
 # The GEMMs that contract a tensor's columns (as it lies), then its rows (transposed).
@@ -46,16 +46,6 @@ def quantise_pieces(device: Device, linear: Linear, recipe: Recipe) -> Iterator[
             yield _amax_piece(device, linear, tensor, quantised)
         if quantised:
             yield _quantise_piece(device, linear, tensor, quantised)
-
-
-def epilogue_pieces(device: Device, gemm: Gemm, recipe: Recipe) -> Iterator[Piece]:
-    """The pass that multiplies a GEMM's result by its operands' factors, if it is emulated."""
-    operands = [recipe.operands[name] for name in GEMM_OPERANDS[gemm.name]]
-    if any(_has_factor(op) and device.route(op.format).path == "emulated" for op in operands):
-        copies = gemm.linear.copies
-        moved = 2.0 * BF16_BYTES * copies * gemm.m * gemm.n
-        name = f"{gemm.linear.name} {gemm.name} factor"
-        yield Piece(name, "factor", 0.0, BF16, moved, copies, "stream")
 
 
 def operand_bytes(device: Device, fmt: BlockFormat, shape: tuple[int, int], rate: str) -> int:
@@ -101,8 +91,3 @@ def _is_measured(device: Device, quantised: list[tuple[Operand, tuple[int, int]]
     """Whether the program's own kernels do this, on a device that was measured."""
     emulated = any(device.route(operand.format).path == "emulated" for operand, _ in quantised)
     return emulated and device.record.achievable is not None
-
-
-def _has_factor(operand: Operand) -> bool:
-    fmt = operand.format
-    return fmt.is_two_level or (fmt.gain != 1.0 and operand.rounding == "nearest")

@@ -20,7 +20,7 @@ from hwmodels.attention import attention_pieces
 from hwmodels.device import BF16, Device, Route
 from hwmodels.passes import optimiser_passes, passes
 from hwmodels.piece import Piece, Timed, time_piece
-from hwmodels.quantisers import epilogue_pieces, operand_bytes, quantise_pieces
+from hwmodels.quantisers import operand_bytes, quantise_pieces
 from hwmodels.workload import BF16_BYTES, Gemm, Linear, ModelShape
 
 
@@ -110,7 +110,6 @@ def layer_pieces(device: Device, linear: Linear, recipe: Recipe) -> Iterator[Pie
     for gemm in linear.gemms:
         left, right = (recipe.operands[name].format for name in GEMM_OPERANDS[gemm.name])
         yield gemm_piece(device, gemm, left, right)
-        yield from epilogue_pieces(device, gemm, recipe)
     yield from quantise_pieces(device, linear, recipe)
 
 

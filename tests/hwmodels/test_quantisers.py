@@ -3,7 +3,7 @@ import pytest
 from formats import Recipe, load_format, load_recipe
 from hwmodels.device import Device, load_device
 from hwmodels.piece import Piece
-from hwmodels.quantisers import BF16_BYTES, epilogue_pieces, operand_bytes, quantise_pieces
+from hwmodels.quantisers import BF16_BYTES, operand_bytes, quantise_pieces
 from hwmodels.workload import Linear
 
 B200, H200 = load_device("b200"), load_device("h200")
@@ -50,12 +50,3 @@ def test_slowdowns_of_emulation_are_of_devices_that_were_measured():
     ufp4 = load_recipe("ufp4")
     assert pieces(H200, ufp4)["l quantise dy"].slowdown > 1.5  # draws random bits
     assert pieces(B200, ufp4)["l quantise dy"].slowdown == 1.07  # published, for a rotation
-
-
-def test_only_emulated_factors_need_a_pass_of_their_own():
-    nvfp4, ufp4 = load_recipe("nvfp4"), load_recipe("ufp4")
-    gemm = next(LINEAR.gemms)
-    (factor,) = epilogue_pieces(H200, gemm, nvfp4)
-    assert factor.bytes == 2 * BF16_BYTES * 1024 * 256
-    assert not list(epilogue_pieces(B200, gemm, nvfp4))  # part of the GEMM there
-    assert not list(epilogue_pieces(H200, gemm, ufp4))  # no factor
