@@ -19,8 +19,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from kernels.targets import NVFP4, Operands
+from kernels.tiling import Tile, choose_tile
 from kernels.triton_gemm import GemmTile, scaled_gemm_kernel
-from kernels.triton_quantize import DRAW_SCALARS, Tile, choose_tile, emulate_kernel
+from kernels.triton_quantize import DRAW_SCALARS, emulate_kernel
 from kernels.triton_tile import Steps
 
 NVIDIA_LANES, AMD_LANES = 32, 64

@@ -20,10 +20,10 @@ from formats.scale import ScaleFormat
 from kernels.emulate import Treatment
 from kernels.quantized import Counters, Quantized, as_rows
 from kernels.reference import SATURATION_SLACK, Plan
+from kernels.tiling import Tile, choose_tile
+from kernels.triton_memory import load_tile, origin, store_tile
 from kernels.triton_quantize import (
     DRAW_SCALARS,
-    Tile,
-    choose_tile,
     draw_arguments,
     launch_amax,
     new_amaxes,
@@ -31,12 +31,9 @@ from kernels.triton_quantize import (
 from kernels.triton_tile import (
     Steps,
     ceil_div,
-    load_tile,
-    origin,
     quantize_tile,
     steps_of,
     store_factor,
-    store_tile,
 )
 
 FLOAT_CODES, INTEGER_CODES, TABLE_CODES, WIDE_CODES = 0, 1, 2, 3

@@ -17,8 +17,7 @@ Shape suffixes: R, C rows and columns of a tile in memory, whichever of them the
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,21 +27,19 @@ from torch import Tensor
 
 from kernels.emulate import Emulated, Treatment
 from kernels.launching import INT32_END, Launcher, layout_of
-from kernels.rounding import COLUMNS_PER_CALL, WORD, Draws
+from kernels.rounding import WORD, Draws
+from kernels.tiling import Tile, choose_amax_tile, choose_tile
+from kernels.triton_memory import load_pairs, load_tile, origin, store_tile
 from kernels.triton_tile import (
     INFINITY_BITS,
     Steps,
     block_amax,
     ceil_div,
     in_blocks,
-    load_pairs,
-    load_tile,
-    origin,
     quantize_tile,
     rotate,
     steps_of,
     store_factor,
-    store_tile,
 )
 
 ROW_VECTOR = tl.constexpr(8)
@@ -52,98 +49,7 @@ DRAW_SCALARS = [
     for name in ("seed_low", "seed_high", "step", "stream", "first_row", "first_column")
     for i in range(2)
 ]
-
-
-@dataclass(frozen=True)
-class Tile:
-    """What one program takes, and how.
-
-    Attributes:
-        vector: neighbouring elements that a thread loads at once for blocks along columns; for
-            blocks along rows it is eight.
-    """
-
-    rows: int
-    columns: int
-    warps: int
-    vector: int = 8
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Arguments of a launch."""
-        shape = {"R": self.rows, "C": self.columns, "V": self.vector}
-        return {**shape, "num_warps": self.warps, "enable_fp_fusion": False}
-
-    def grid(self, rows: int, columns: int) -> tuple[int]:
-        """Programs that cover so many rows and columns."""
-        return (ceil_div(rows, self.rows) * ceil_div(columns, self.columns),)
-
-
-# The fastest on an H200 (docs/measurements.md), by orientation, and whether any treatment rotates
-# or draws. A thread owns eight neighbours along rows, sixteen where these alone are rotated, or a
-# block of sixteen rows of a few columns.
-WIDE = Tile(4, 1024, 4)
-LONG = Tile(2, 512, 1)
-SMALL = Tile(4, 256, 1)
-FLAT = Tile(4, 512, 2)
-TALL = Tile(16, 128, 1, vector=4)
-SHARED = Tile(16, 128, 2)
-TILES = {
-    ("row", False, False): WIDE,
-    ("row", False, True): LONG,
-    ("row", True, False): FLAT,
-    ("row", True, True): SMALL,
-    ("column", False, False): TALL,
-    ("column", False, True): TALL,
-    ("column", True, False): TALL,
-    ("column", True, True): TALL,
-    ("both", False, False): TALL,
-    ("both", False, True): SHARED,
-    ("both", True, False): SHARED,
-    ("both", True, True): SHARED,
-}
-MOST_WARPS = 8
 ALIGNED_SCALARS = 4  # FP32 numbers from one to the next that a kernel may take as aligned
-
-
-@lru_cache(maxsize=256)
-def choose_tile(steps: tuple[Steps, ...]) -> Tile:
-    """A fixed choice and no tuning at run time, so that every rank and rerun agrees."""
-    return _grown(_tuned(steps, any(step.stochastic for step in steps)), steps)
-
-
-@lru_cache(maxsize=256)
-def choose_amax_tile(steps: tuple[Steps, ...]) -> Tile:
-    """The same for the pass that takes a tensor's amax; what is not rotated fits any tile."""
-    rotated = [step for step in steps if step.hadamard > 1]
-    return _grown(_tuned(rotated or steps, False), steps)
-
-
-def _tuned(steps: Sequence[Steps], stochastic: bool) -> Tile:
-    rows, columns = _reach(steps)
-    orientation = "row" if rows == 1 else "column" if columns == 1 else "both"
-    return TILES[orientation, any(step.hadamard > 1 for step in steps), stochastic]
-
-
-def _grown(base: Tile, steps: Sequence[Steps]) -> Tile:
-    """A tile that holds what must lie in one, with more warps if it is larger."""
-    rows, columns = _reach(steps)
-    if rows <= base.rows and columns <= base.columns:
-        return base
-    rows = max(rows, base.rows)
-    columns = max(columns, base.columns * base.rows // rows)
-    growth = ceil_div(rows * columns, base.rows * base.columns)
-    return replace(base, rows=rows, columns=columns, warps=min(base.warps * growth, MOST_WARPS))
-
-
-def _reach(steps: Sequence[Steps]) -> tuple[int, ...]:
-    return tuple(max(reach_of(step, axis) for step in steps) for axis in (0, 1))
-
-
-def reach_of(steps: Steps, axis: int) -> int:
-    """Rows (axis 0) or columns that must lie in one tile: a block, a transform, eight draws."""
-    along = max(steps.hadamard, COLUMNS_PER_CALL if steps.stochastic else 1, *steps.block)
-    return along if axis == steps.axis else steps.block[axis]
 
 
 @triton.jit

@@ -19,7 +19,7 @@ from kernels import launching, triton_encode, triton_quantize
 from kernels.emulate import Treatment
 from kernels.launching import Launcher
 from kernels.rounding import Draws
-from kernels.triton_quantize import Tile
+from kernels.tiling import Tile
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 interpreted = pytest.mark.skipif(

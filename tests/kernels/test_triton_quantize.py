@@ -114,7 +114,8 @@ def assert_equal(actual: Tensor | None, reference: Tensor | None) -> None:
 
 
 def check(x: Tensor, *treatments: Treatment) -> None:
-    from kernels.triton_quantize import Tile, emulate_triton
+    from kernels.tiling import Tile
+    from kernels.triton_quantize import emulate_triton
 
     before = x.clone()
     reach = 128 if INTERPRETED else 0
@@ -266,8 +267,8 @@ def test_a_step_in_memory_draws_as_a_step_by_value_does() -> None:
 
 @runs
 def test_codes_scales_and_counters_equal_the_reference() -> None:
+    from kernels.tiling import Tile
     from kernels.triton_encode import quantize_triton
-    from kernels.triton_quantize import Tile
 
     x = sample(37, 75)
     for fmt, axis, stochastic in product(FORMATS + RULES, (0, 1), (False, True)):
@@ -362,7 +363,8 @@ def test_the_quotient_equals_division_for_every_significand() -> None:
 
 @on_gpu
 def test_B38_every_tile_masks_its_tails() -> None:
-    from kernels.triton_quantize import TILES, emulate_triton
+    from kernels.tiling import TILES
+    from kernels.triton_quantize import emulate_triton
 
     axes = {"row": (1,), "column": (0,), "both": (1, 0)}
     x = sample(387, 1000)
@@ -372,26 +374,6 @@ def test_B38_every_tile_masks_its_tails() -> None:
         results = emulate_triton(x, treatments, torch.float32, tile)
         for treatment, result in zip(treatments, results, strict=True):
             assert_equal(result.values, expected(x, treatment)[0])
-
-
-@runs
-def test_a_tile_grows_to_what_lies_in_it_and_its_warps_with_it() -> None:
-    from kernels.triton_quantize import TILES, choose_amax_tile, choose_tile
-    from kernels.triton_tile import steps_of
-
-    def steps(fmt: str, axis: int, hadamard: int):
-        return steps_of(load_format(fmt), axis, hadamard, False, torch.bfloat16)
-
-    assert choose_tile((steps("e1m2", 1, 1),)) == TILES["row", False, False]
-    assert choose_tile((steps("e1m2", 0, 16),)) == TILES["column", True, False]
-    amax_tile = choose_amax_tile((steps("nvfp4", 1, 1), steps("nvfp4", 0, 16)))
-    assert amax_tile == TILES["column", True, False]
-    rotated = choose_amax_tile((steps("nvfp4", 1, 128), steps("nvfp4", 0, 128)))
-    assert rotated.rows >= 128 and rotated.columns >= 128
-    grown = choose_tile((steps("e1m2", 1, 128), steps("e1m2", 0, 128)))
-    assert (grown.rows, grown.columns, grown.warps) == (128, 128, 8)
-    blocks = choose_tile((steps("mxfp4-rceil", 1, 1), steps("mxfp4-rceil", 0, 1)))
-    assert (blocks.rows, blocks.columns, blocks.warps) == (32, 64, 1)
 
 
 @on_gpu
