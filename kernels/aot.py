@@ -19,9 +19,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from kernels.targets import NVFP4, Operands
-from kernels.tiling import Tile, choose_tile
+from kernels.tiling import Tile, choose_amax_tile, choose_tile
 from kernels.triton_gemm import GemmTile, scaled_gemm_kernel
-from kernels.triton_quantize import DRAW_SCALARS, emulate_kernel
+from kernels.triton_quantize import DRAW_SCALARS, amax_kernel, emulate_kernel
 from kernels.triton_tile import Steps
 
 NVIDIA_LANES, AMD_LANES = 32, 64
@@ -74,10 +74,8 @@ def compile_quantiser(target: str, steps: Sequence[Steps], tile: Tile | None = N
     Its sizes are multiples of 16, and a step is read from memory, as in training.
     """
     tile = tile or choose_tile(tuple(steps))
-    shape = {"R": tile.rows, "C": tile.columns, "V": tile.vector}
-    constants: dict[str, Any] = {"column_stride": 1, **shape}
-    types = dict.fromkeys(("rows", "columns", "row_stride", "covered_columns"), "i32")
-    types |= dict.fromkeys(DRAW_SCALARS, "i32") | {"x": "*bf16"}
+    constants, types = _tensor(tile)
+    types |= dict.fromkeys(DRAW_SCALARS, "i32")
     for i in range(2):
         step = steps[i] if i < len(steps) else None
         constants[f"steps_{i}"] = step
@@ -90,6 +88,26 @@ def compile_quantiser(target: str, steps: Sequence[Steps], tile: Tile | None = N
         constants |= dict.fromkeys(unused)
     options = {"num_warps": tile.warps, "enable_fp_fusion": False}
     return _compile(emulate_kernel, target, constants, types, options)
+
+
+def compile_amax(target: str, steps: Sequence[Steps]) -> Compiled:
+    """Compile the pass that looks for the amax of a contiguous BF16 tensor, sizes as above."""
+    tile = choose_amax_tile(tuple(steps))
+    constants, types = _tensor(tile)
+    for i in range(2):
+        step = steps[i] if i < len(steps) else None
+        constants[f"steps_{i}"] = step
+        types |= {f"signs_{i}": "*i8", f"amax_{i}": "*fp32"}
+        constants |= dict.fromkeys(_unused(step, (f"signs_{i}", f"amax_{i}")))
+    options = {"num_warps": tile.warps, "enable_fp_fusion": False}
+    return _compile(amax_kernel, target, constants, types, options)
+
+
+def _tensor(tile: Tile) -> tuple[dict[str, Any], dict[str, str]]:
+    """Constants and types of a tensor's arguments, and a tile's."""
+    constants = {"column_stride": 1, "R": tile.rows, "C": tile.columns, "V": tile.vector}
+    sizes = dict.fromkeys(("rows", "columns", "row_stride", "covered_columns"), "i32")
+    return constants, {"x": "*bf16", **sizes}
 
 
 def _unused(step: Steps | None, names: Sequence[str]) -> list[str]:

@@ -11,7 +11,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 from triton.runtime import JITFunction
 
@@ -22,7 +21,7 @@ INT32_END = 1 << 31
 
 @dataclass
 class Launcher:
-    """A kernel with its versions, by device and by what decides among them.
+    """A kernel with its versions, by what decides among them.
 
     Attributes:
         constants: names of its last arguments, which are among the options of a launch.
@@ -44,10 +43,10 @@ class Launcher:
         Args:
             arguments: all but the last constants.
             options: these, and what Triton compiles with.
-            deciding: what types, alignment and divisibility of all arguments follow from.
+            deciding: what the device and all arguments' types, alignment and divisibility follow
+                from.
         """
-        device = torch.cuda.current_device() if torch.cuda.is_available() else None
-        key = device, deciding, *options.values()
+        key = deciding, *options.values()
         version = self.versions.get(key)
         if version is not None:
             version[(*grid, 1, 1)](*arguments, *(options[name] for name in self.constants))
@@ -63,4 +62,4 @@ def layout_of(tensor: Tensor | None) -> Hashable:
     if tensor is None:
         return None
     aligned = tensor.data_ptr() % ALIGNMENT == 0
-    return tensor.dtype, tensor.shape, tensor.stride(), aligned
+    return tensor.device, tensor.dtype, tensor.shape, tensor.stride(), aligned

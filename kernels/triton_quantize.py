@@ -94,11 +94,12 @@ def emulate_kernel(
 
 
 @triton.jit
-def _amax_kernel(
+def amax_kernel(
     x, rows, columns, row_stride, column_stride, covered_columns,
     amax_0, signs_0, steps_0: tl.constexpr, amax_1, signs_1, steps_1: tl.constexpr,
     R: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
 ):  # fmt: skip
+    """Take one tile of x into the amax of one or two treatments, whose arguments end in 0 and 1."""
     row0, column0 = origin(covered_columns, R, C)
     if steps_1 is None and steps_0.rotates_pairs:
         tile = load_pairs(x, row0, column0, rows, columns, row_stride, column_stride, R, C)
@@ -124,7 +125,7 @@ def _accumulate_amax(x, amax, signs, steps: tl.constexpr):
 
 
 _quantiser = Launcher(emulate_kernel, ("R", "C", "V"))
-_amax = Launcher(_amax_kernel, ("R", "C", "V"))
+_amax = Launcher(amax_kernel, ("R", "C", "V"))
 
 
 def emulate_triton(

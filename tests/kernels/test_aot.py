@@ -26,6 +26,23 @@ CASES = [
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("orientation", "hadamard"), [("row", 16), ("both", 16), ("both", 128)])
+def test_the_pass_for_the_amax_compiles_without_spills(
+    target: str, orientation: str, hadamard: int
+) -> None:
+    from kernels.aot import compile_amax
+    from kernels.triton_tile import steps_of
+
+    steps = [
+        steps_of(load_format("nvfp4"), axis, hadamard, False, torch.bfloat16)
+        for axis in AXES[orientation]
+    ]
+    result = compile_amax(target, steps)
+    assert result.spilled_bytes == 0, result.resources
+    assert result.machine_code
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("fmt", "orientation", "hadamard", "stochastic"), CASES)
 def test_the_quantiser_compiles_without_spills(
     target: str, fmt: str, orientation: str, hadamard: int, stochastic: bool

@@ -128,8 +128,7 @@ class Both:
 
     def launch(self, grid: Any, arguments: Any, options: Any, deciding: Any) -> None:
         self.launcher.launch(grid, arguments, options, deciding)
-        wanted = deciding, *options.values()
-        (remembered,) = (v for key, v in self.launcher.versions.items() if key[1:] == wanted)
+        remembered = self.launcher.versions[deciding, *options.values()]
         assert self.watched.kernel[grid](*arguments, **options) is remembered
         self.compared += 1
 
