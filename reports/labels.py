@@ -49,7 +49,8 @@ LABELS = {
     "pj_per_mac": Label("energy per MAC", ".3f"),
     "predicted_gain": Label("gain, product law", ".4f"),
     "ratio_to_nvfp4": Label("relative to nvfp4", ".3f"),
-    "ratio_to_roof": Label("share of roof", ".2f"),
+    "ratio_to_roof": Label("beside roof", ".2f"),
+    "replayed_ratio": Label("replayed", ".2f"),
     "relative_l2": Label("relative L2 error", ".4f"),
     "smallest_resolvable": Label("smallest resolvable", ".2f"),
     "sqnr_db": Label("SQNR", ".2f"),
@@ -60,11 +61,13 @@ LABELS = {
     "tail_train_loss": Label("training loss, tail", ".4f"),
     "tdp_w": Label("TDP", ",.0f"),
     "time_us": Label("time"),
+    "times_ours": Label("times ours", ".2f"),
     "tokens_per_second": Label("tokens per second", ",.0f"),
     "uniform_fj_per_mac": Label("energy per MAC, random codes", ",.2f"),
     "utilisation": Label("bucket utilisation", ".3f"),
     "validation_loss": Label("validation loss", ".4f"),
     "vectors": Label("vectors", ",.0f"),
+    "wall_ratio": Label("eager", ".2f"),
 }
 
 

@@ -152,13 +152,30 @@ DEPTH = View(
     ("recipe", "direction", "layer"),
     ("gain", "predicted_gain"),
 )
+KERNEL_TIMES = View(
+    "kernel-times",
+    "kernel",
+    "Kernels, timed",
+    ("operation", "format", "shape", "rival", "mode"),
+    ("time_us", "ratio_to_roof", "replayed_ratio", "wall_ratio", "times_ours"),
+    exact=True,
+)
 KERNELS = View(
     "kernels",
     "kernel",
-    "Kernels, timed",
-    ("operation", "format", "shape"),
-    ("time_us", "spread", "bytes_per_second", "ratio_to_roof"),
+    "Kernels, all that was recorded",
+    ("operation", "format", "shape", "rival", "mode"),
+    ("time_us", "spread", "ratio_to_roof", "replayed_ratio", "wall_ratio", "bytes_per_second"),
+    ("launches", "power_w", "clock_mhz", "cache", "path", "reason"),
+)
+KERNEL_PATHS = View(
+    "kernel-paths",
+    "kernel",
+    "How they ran",
+    (),
+    (),
     ("path", "reason"),
+    exact=True,
 )
 CONFORMANCE = View(
     "conformance",

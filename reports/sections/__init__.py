@@ -14,6 +14,7 @@ from reports.sections import (
     devices,
     fidelity,
     grids,
+    kernels,
     loss,
     pareto,
     published,
@@ -33,6 +34,7 @@ FROM_ROWS = (
     loss,
     published,
     devices,
+    kernels,
     circuits,
 )
 

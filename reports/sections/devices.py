@@ -10,7 +10,7 @@ from reports.section import Figure, Json, Section
 from reports.select import grouped, middles, names, of_kind, only, quantities
 from reports.style import Look, axis, in_panel, looks, panels, plain
 from reports.table import Table, common_unit
-from reports.tables import DEVICES, ENERGY, KERNELS, THROUGHPUT, VALIDATION, View
+from reports.tables import DEVICES, ENERGY, THROUGHPUT, VALIDATION, View
 from suites.rows import Row
 
 MODEL = ("modelled", "published")
@@ -18,7 +18,7 @@ OBSERVED = ("measured", "emulated")
 
 
 def section(rows: Sequence[Row]) -> Section:
-    """Step times and energy, modelled and measured apart; kernels; data sheets."""
+    """Step times and energy, modelled and measured apart; data sheets."""
     look = looks(rows)
     times = [row for row in of_kind(rows, "throughput") if "modelled_us" not in row.values]
     checks = [row for row in of_kind(rows, "throughput") if "modelled_us" in row.values]
@@ -36,7 +36,6 @@ def section(rows: Sequence[Row]) -> Section:
             look,
         ),
         *apart(ENERGY, energies),
-        KERNELS.table(rows),
         DEVICES.table(rows),
     )
     return Section(

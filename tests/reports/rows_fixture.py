@@ -241,12 +241,13 @@ def grids() -> Iterator[Row]:
 
 
 def kernels() -> Iterator[Row]:
-    """Timed kernels, one of them slower than a roof by far."""
-    for operation, fmt, time, share in (
-        ("quantize", "e2m1", 12.1, 0.81),
-        ("quantize", "e1m2", 11.8, 0.83),
-        ("quantize + RHT", "e1m2", 12.9, 0.76),
-        ("gemm", "e1m2", 410.0, 0.44),
+    """Timed kernels beside two roofs; a rival that ran, and one that could not."""
+    copy, layer = ("copy", "share of the copy's rate"), ("BF16 nn.Linear", "times BF16 nn.Linear")
+    for operation, fmt, time, ratio, (roof, meaning) in (
+        ("quantise row nearest", "e2m1", 12.1, 0.81, copy),
+        ("quantise row nearest", "e1m2", 11.8, 0.83, copy),
+        ("quantise row rht", "e1m2", 12.9, 0.76, copy),
+        ("linear forward+backward", "ufp4", 410.0, 1.44, layer),
     ):
         yield Row(
             kind="kernel",
@@ -254,11 +255,29 @@ def kernels() -> Iterator[Row]:
             values={
                 "time_us": measured(time, "us"),
                 "spread": measured(0.03, "1"),
-                "bytes_per_second": measured(3.9e12 * share, "B/s"),
-                "ratio_to_roof": measured(share, "1"),
+                "bytes_per_second": measured(3.9e12, "B/s"),
+                "ratio_to_roof": measured(ratio, "1", meaning),
+                "wall_ratio": measured(ratio, "1", meaning),
             },
-            facts={"path": "triton" if operation != "gemm" else "emulated", "reason": "no FP4 MMA"},
+            facts={"path": "triton", "reason": "no FP4 MMA", "roof": roof, "launches": 1},
         )
+    rival = {"operation": "quantise row nearest", "format": "e2m1", "shape": "4096x4096"}
+    yield Row(
+        kind="kernel",
+        config={**rival, "rival": "somebody", "mode": "compiled"},
+        values={
+            "time_us": measured(60.5, "us"),
+            "ratio_to_roof": measured(0.016, "1", copy[1]),
+            "times_ours": measured(5.0, "1"),
+        },
+        facts={"path": "somebody 1.0, compiled", "reason": "the same numbers", "roof": copy[0]},
+    )
+    yield Row(
+        kind="kernel",
+        config={**rival, "rival": "nobody", "mode": "eager"},
+        values={"time_us": Quantity(value=None, unit="us", origin="measured", note="not there")},
+        facts={"path": "nobody absent, eager", "reason": "not installed"},
+    )
 
 
 def devices() -> Iterator[Row]:

@@ -112,6 +112,7 @@ def test_the_contents_come_in_the_reader_s_order() -> None:
         "loss",
         "published",
         "devices",
+        "kernels",
         "circuits",
         "method",
         "environment",
