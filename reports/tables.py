@@ -152,12 +152,15 @@ DEPTH = View(
     ("recipe", "direction", "layer"),
     ("gain", "predicted_gain"),
 )
+# Of a roof's rate, or of its time: on the device, in replayed graphs, in eager mode.
+SHARES = ("share_of_roof", "replayed_share", "eager_share")
+TIMES = ("times_roof", "replayed_times", "eager_times")
 KERNEL_TIMES = View(
     "kernel-times",
     "kernel",
     "Kernels, timed",
     ("operation", "format", "shape", "rival", "mode"),
-    ("time_us", "ratio_to_roof", "replayed_ratio", "wall_ratio", "times_ours"),
+    ("time_us", *SHARES, *TIMES, "times_ours"),
     exact=True,
 )
 KERNELS = View(
@@ -165,7 +168,7 @@ KERNELS = View(
     "kernel",
     "Kernels, all that was recorded",
     ("operation", "format", "shape", "rival", "mode"),
-    ("time_us", "spread", "ratio_to_roof", "replayed_ratio", "wall_ratio", "bytes_per_second"),
+    ("time_us", "spread", *SHARES, *TIMES, "bytes_per_second"),
     ("launches", "power_w", "clock_mhz", "cache", "path", "reason"),
 )
 KERNEL_PATHS = View(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from suites.experiment import Cell
 from suites.rows import Quantity, Row, measured
@@ -17,6 +17,21 @@ if TYPE_CHECKING:
 FLOOR = 0.8
 # What decides a rival's cell and stands among the row's facts.
 FACTS = ("version", "folder", "remark")
+
+
+class Ratios(NamedTuple):
+    """Names of the ratios to a roof: of which more is better, or less, is in the name."""
+
+    device: str
+    replayed: str
+    wall: str
+
+
+# By whether rates are compared, or times.
+RATIOS = {
+    True: Ratios("share_of_roof", "replayed_share", "eager_share"),
+    False: Ratios("times_roof", "replayed_times", "eager_times"),
+}
 
 
 def check_floor(time_us: float, least_us: float, label: str) -> None:
@@ -49,6 +64,7 @@ def timed_row(cell: Cell, case: Case, ours: Timing | None = None) -> Row:
     )
     roof_us = (before.device_us + after.device_us) / 2
     roof_wall_us = (before.wall_us + after.wall_us) / 2
+    names = RATIOS[case.rate]
     check_floor(candidate.device_us, case.least_share * roof_us, cell.label)
     values = {
         "time_us": measured(candidate.device_us, "us"),
@@ -56,8 +72,8 @@ def timed_row(cell: Cell, case: Case, ours: Timing | None = None) -> Row:
         "wall_us": measured(candidate.wall_us, "us"),
         "roof_us": measured(roof_us, "us"),
         "roof_drift": measured(abs(after.device_us - before.device_us) / roof_us, "1"),
-        "ratio_to_roof": measured(case.share(candidate.device_us, roof_us), "1", case.meaning),
-        "wall_ratio": measured(case.share(candidate.wall_us, roof_wall_us), "1", case.meaning),
+        names.device: measured(case.share(candidate.device_us, roof_us), "1", case.meaning),
+        names.wall: measured(case.share(candidate.wall_us, roof_wall_us), "1", case.meaning),
         "bytes_per_second": measured(case.bytes_moved / candidate.device_us * 1e6, "B/s"),
     }
     if before.replayed_us is not None and after.replayed_us is not None:
@@ -84,7 +100,7 @@ def _replayed(candidate: Timing, case: Case, roof_us: float) -> dict[str, Quanti
     ratio = None if time_us is None else case.share(time_us, roof_us)
     return {
         "replayed_us": Quantity(value=time_us, unit="us", origin="measured", note=note),
-        "replayed_ratio": Quantity(value=ratio, unit="1", origin="measured", note=note),
+        RATIOS[case.rate].replayed: Quantity(value=ratio, unit="1", origin="measured", note=note),
     }
 
 

@@ -8,7 +8,7 @@ from reports.section import Figure, Json, Section
 from reports.select import of_kind, quantities
 from reports.style import COLOURS, SYMBOLS, axis, plain
 from reports.table import Table
-from reports.tables import KERNEL_PATHS, KERNEL_TIMES, KERNELS, View
+from reports.tables import KERNEL_PATHS, KERNEL_TIMES, KERNELS, SHARES, TIMES, View
 from suites.rows import Row
 
 OURS = "Gridbench"
@@ -49,7 +49,8 @@ def _by_roof(timed: Sequence[Row]) -> dict[str, list[Row]]:
 
 def _meaning(found: Sequence[Row]) -> str:
     """What the ratio to the roof is, as the rows say."""
-    notes = [known.note for known in quantities(found, "ratio_to_roof") if known.note]
+    known = [*quantities(found, SHARES[0]), *quantities(found, TIMES[0])]
+    notes = [ratio.note for ratio in known if ratio.note]
     return notes[0] if notes else "ratio to the roof"
 
 
@@ -112,7 +113,7 @@ def _line(row: Row) -> str:
 
 
 def _ratio(row: Row) -> float | None:
-    known = row.values.get("ratio_to_roof")
+    known = row.values.get(SHARES[0]) or row.values.get(TIMES[0])
     return None if known is None else known.value
 
 

@@ -256,8 +256,8 @@ def kernels() -> Iterator[Row]:
                 "time_us": measured(time, "us"),
                 "spread": measured(0.03, "1"),
                 "bytes_per_second": measured(3.9e12, "B/s"),
-                "ratio_to_roof": measured(ratio, "1", meaning),
-                "wall_ratio": measured(ratio, "1", meaning),
+                "share_of_roof" if roof == "copy" else "times_roof": measured(ratio, "1", meaning),
+                "eager_share" if roof == "copy" else "eager_times": measured(ratio, "1", meaning),
             },
             facts={"path": "triton", "reason": "no FP4 MMA", "roof": roof, "launches": 1},
         )
@@ -267,7 +267,7 @@ def kernels() -> Iterator[Row]:
         config={**rival, "rival": "somebody", "mode": "compiled"},
         values={
             "time_us": measured(60.5, "us"),
-            "ratio_to_roof": measured(0.016, "1", copy[1]),
+            "share_of_roof": measured(0.016, "1", copy[1]),
             "times_ours": measured(5.0, "1"),
         },
         facts={"path": "somebody 1.0, compiled", "reason": "the same numbers", "roof": copy[0]},

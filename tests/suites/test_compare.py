@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from suites.compare import Change, compare_runs
+from suites.compare import (
+    HIGHER_IS_BETTER,
+    LOWER_IS_BETTER,
+    OF_THE_MACHINE,
+    Change,
+    compare_runs,
+)
 from suites.rows import Quantity, Row, emulated, measured
 from suites.store import Run
 
@@ -119,3 +125,21 @@ def test_runs_with_nothing_in_common_are_refused() -> None:
     other = replace(run(2.0), rows=(Row(kind="bias", values={"gain": emulated(1.0, "")}),))
     with pytest.raises(ValueError, match="no configuration in common"):
         compare_runs(run(2.0), other)
+
+
+@pytest.mark.parametrize(
+    ("metric", "verdict"), [("share_of_roof", "better"), ("times_roof", "worse")]
+)
+def test_more_of_a_roof_s_rate_is_better_and_more_of_its_time_is_worse(metric, verdict) -> None:
+    numbers = [1.2, 1.21, 1.22], [1.5, 1.51, 1.52]
+    assert change(*(run(*some, metric=metric) for some in numbers)).verdict == verdict
+    elsewhere = run(*numbers[1], metric=metric, hardware="another")
+    assert change(run(*numbers[0], metric=metric), elsewhere).verdict == "hardware"
+
+
+def test_every_ratio_to_a_roof_has_a_direction() -> None:
+    from suites.kernel_rows import RATIOS
+
+    assert set(RATIOS[True]) <= HIGHER_IS_BETTER
+    assert set(RATIOS[False]) <= LOWER_IS_BETTER
+    assert {*RATIOS[True], *RATIOS[False]} <= OF_THE_MACHINE

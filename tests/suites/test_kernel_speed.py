@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from suites import kernel_rows
 from suites.catalog import load_experiment, load_suite, resolve_settings
 from suites.experiment import Context, Selection
 from suites.kernel_cases import make_case
 from suites.kernel_rows import check_floor
 from suites.kernel_speed import KernelSpeed, KernelSpeedSettings
-from suites.timing import measure
+from suites.timing import Timing, measure
 
 CPU = torch.device("cpu")
 SMALL = KernelSpeedSettings(
@@ -49,7 +52,11 @@ def test_each_row_names_path_roof_and_ratio(tmp_path) -> None:
     for row in rows:
         assert row.facts["path"] and row.facts["reason"] and row.facts["roof"]
         assert row.values["time_us"].value > 0
-        assert row.values["ratio_to_roof"].origin == "measured"
+    shares, times = rows
+    assert shares.values["share_of_roof"].origin == "measured"
+    assert times.values["times_roof"].origin == "measured"
+    assert not {"times_roof", "eager_times"} & shares.values.keys()
+    assert not {"share_of_roof", "eager_share"} & times.values.keys()
 
 
 def test_the_path_of_a_layer_says_what_takes_in_its_tensor_scales() -> None:
@@ -58,6 +65,22 @@ def test_the_path_of_a_layer_says_what_takes_in_its_tensor_scales() -> None:
         make_case({**config, "recipe": name}, "cpu").path.reason for name in ("ufp4", "nvfp4")
     ]
     assert ["tensor scales by torch" in reason for reason in reasons] == [False, True]
+
+
+@pytest.mark.parametrize(("replayed", "why"), [(12.0, ""), (None, "no CUDA graph can hold it")])
+def test_a_row_has_the_replayed_time_or_says_why_not(replayed, why: str, monkeypatch) -> None:
+    cell = KernelSpeed().cells(SMALL, Selection())[-1]
+    case = make_case(cell.config, "cpu")
+    roof = Timing(10.0, 0.1, 20.0, 8.0, "", 3)
+    ours = replace(roof, device_us=15.0, replayed_us=replayed, not_replayed=why)
+    times = {case.roof: roof, case.candidate: ours}
+    monkeypatch.setattr(kernel_rows, "time_call", lambda cell, case, call: times[call])
+    found = kernel_rows.timed_row(cell, case).values
+    assert found["times_roof"].value == 1.5
+    ratio = found["replayed_times"]
+    assert ratio.value == (None if replayed is None else 1.5)
+    assert ratio.status == ("ok" if replayed else "unavailable")
+    assert why in str(ratio.note) and why in str(found["replayed_us"].note)
 
 
 @pytest.mark.gpu
