@@ -53,6 +53,10 @@ class BlockFormat:
         """Whether block scales are relative to a scale of the tensor."""
         return self.tensor_scale
 
+    def has_factor(self, stochastic: bool) -> bool:
+        """Whether products take in a factor: the tensor's scale, the inverse of a gain, or both."""
+        return self.is_two_level or (self.gain != 1.0 and not stochastic)
+
     @cached_property
     def is_exact_in_bf16(self) -> bool:
         """Whether element times stored block scale always fits BF16's 8 significant bits."""

@@ -45,9 +45,8 @@ class Operand:
 
     @property
     def has_factor(self) -> bool:
-        """Whether a product takes in a factor: a tensor's scale, the inverse of a gain, or both."""
-        has_gain = self.format.gain != 1.0 and self.rounding == "nearest"
-        return self.format.is_two_level or has_gain
+        """Whether its products take in a factor."""
+        return self.format.has_factor(self.rounding == "stochastic")
 
 
 @dataclass(frozen=True)

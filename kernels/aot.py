@@ -86,8 +86,7 @@ def compile_quantiser(target: str, steps: Sequence[Steps], tile: Tile | None = N
             step, [name for name in emulate_kernel.arg_names if name.endswith(f"_{i}")]
         )
         constants |= dict.fromkeys(unused)
-    options = {"num_warps": tile.warps, "enable_fp_fusion": False}
-    return _compile(emulate_kernel, target, constants, types, options)
+    return _compile(emulate_kernel, target, constants, types, tile.options)
 
 
 def compile_amax(target: str, steps: Sequence[Steps]) -> Compiled:
@@ -99,15 +98,13 @@ def compile_amax(target: str, steps: Sequence[Steps]) -> Compiled:
         constants[f"steps_{i}"] = step
         types |= {f"signs_{i}": "*i8", f"amax_{i}": "*fp32"}
         constants |= dict.fromkeys(_unused(step, (f"signs_{i}", f"amax_{i}")))
-    options = {"num_warps": tile.warps, "enable_fp_fusion": False}
-    return _compile(amax_kernel, target, constants, types, options)
+    return _compile(amax_kernel, target, constants, types, tile.options)
 
 
 def _tensor(tile: Tile) -> tuple[dict[str, Any], dict[str, str]]:
     """Constants and types of a tensor's arguments, and a tile's."""
-    constants = {"column_stride": 1, "R": tile.rows, "C": tile.columns, "V": tile.vector}
     sizes = dict.fromkeys(("rows", "columns", "row_stride", "covered_columns"), "i32")
-    return constants, {"x": "*bf16", **sizes}
+    return {"column_stride": 1, **tile.constants}, {"x": "*bf16", **sizes}
 
 
 def _unused(step: Steps | None, names: Sequence[str]) -> list[str]:

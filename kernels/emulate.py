@@ -56,8 +56,13 @@ class Treatment:
 
     @property
     def has_factor(self) -> bool:
-        """Whether there is a factor: a tensor's scale, the inverse of a gain, or both."""
-        return self.format.is_two_level or (self.format.gain != 1.0 and self.draws is None)
+        """Whether there is a factor."""
+        return self.format.has_factor(self.draws is not None)
+
+    @property
+    def hadamard(self) -> int:
+        """Length of the transform, 1 for none."""
+        return 1 if self.signs is None else self.signs.numel()
 
 
 @dataclass(frozen=True)

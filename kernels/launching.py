@@ -21,40 +21,36 @@ INT32_END = 1 << 31
 
 @dataclass
 class Launcher:
-    """A kernel with its versions, by what decides among them.
-
-    Attributes:
-        constants: names of its last arguments, which are among the options of a launch.
-    """
+    """A kernel with its versions, by what decides among them."""
 
     kernel: JITFunction[Any]
-    constants: tuple[str, ...]
     versions: dict[Hashable, Any] = field(default_factory=dict)
 
     def launch(
         self,
         grid: tuple[int],
         arguments: tuple[Any, ...],
+        constants: dict[str, int],
         options: dict[str, Any],
         deciding: Hashable,
     ) -> None:
         """Launch the kernel.
 
         Args:
-            arguments: all but the last constants.
-            options: these, and what Triton compiles with.
+            arguments: all but the last ones, which are the constants.
+            options: what Triton compiles with.
             deciding: what the device and all arguments' types, alignment and divisibility follow
                 from.
         """
-        key = deciding, *options.values()
+        key = deciding, *constants.values(), *options.values()
         version = self.versions.get(key)
         if version is not None:
-            version[(*grid, 1, 1)](*arguments, *(options[name] for name in self.constants))
+            version[(*grid, 1, 1)](*arguments, *constants.values())
             return
         if len(self.versions) >= MOST_VERSIONS:
             self.versions.clear()
         # An interpreted kernel has no versions, and is started in this way each time.
-        self.versions[key] = self.kernel[grid](*arguments, **options)
+        self.versions[key] = self.kernel[grid](*arguments, **constants, **options)
 
 
 def layout_of(tensor: Tensor | None) -> Hashable:

@@ -55,7 +55,7 @@ def _(x: Tensor, weight: Tensor, *numerics: Any) -> tuple[Tensor, ...]:
     saved: list[Tensor] = []
     for name, length in (("x.wgrad", tokens), ("w.dgrad", weight.shape[0])):
         treatment = plan.treatment(name)
-        piece = 1 if treatment.signs is None else treatment.signs.shape[0]
+        piece = treatment.hadamard
         values = x.new_empty((length + piece - 1) // piece * piece, weight.shape[1])
         has_factor = treatment.has_factor
         saved += values, x.new_empty(() if has_factor else 0, dtype=torch.float32)

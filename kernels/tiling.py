@@ -26,10 +26,14 @@ class Tile:
     vector: int = 8
 
     @property
+    def constants(self) -> dict[str, int]:
+        """The last arguments of a kernel."""
+        return {"R": self.rows, "C": self.columns, "V": self.vector}
+
+    @property
     def options(self) -> dict[str, Any]:
-        """Arguments of a launch."""
-        shape = {"R": self.rows, "C": self.columns, "V": self.vector}
-        return {**shape, "num_warps": self.warps, "enable_fp_fusion": False}
+        """What it is compiled with."""
+        return {"num_warps": self.warps, "enable_fp_fusion": False}
 
     def grid(self, rows: int, columns: int) -> tuple[int]:
         """Programs that cover so many rows and columns."""

@@ -206,7 +206,7 @@ def quantize_triton(x: Tensor, treatment: Treatment, tile: Tile | None = None) -
     """
     fmt, axis = treatment.format, treatment.axis
     assert fmt.element is not None and fmt.scale is not None
-    size = 1 if treatment.signs is None else treatment.signs.numel()
+    size = treatment.hadamard
     steps = steps_of(fmt, axis, size, treatment.draws is not None, x.dtype)
     height, width = fmt.block
     row_blocks = ceil_div(x.shape[1 - axis], height)
@@ -253,6 +253,6 @@ def _launch(
     draws = draw_arguments(treatment.draws)
     _encode_kernel[tile.grid(*covered)](
         *common, *buffers, treatment.signs, *draws, steps, *_codings(treatment.format),
-        **tile.options,
+        **tile.constants, **tile.options,
     )  # fmt: skip
     return factor

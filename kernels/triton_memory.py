@@ -20,18 +20,24 @@ def origin(columns, R: tl.constexpr, C: tl.constexpr, LAST_FIRST: tl.constexpr =
 
 @triton.jit
 def load_tile(
-    x,
-    row0,
-    column0,
-    rows,
-    columns,
-    row_stride,
-    column_stride,
-    R: tl.constexpr,
-    C: tl.constexpr,
-    V: tl.constexpr,
-):
-    """FP32 [R, C] of a tile, zeros beyond the tensor; V neighbours are loaded at once."""
+    x, row0, column0, rows, columns, row_stride, column_stride,
+    R: tl.constexpr, C: tl.constexpr, V: tl.constexpr, PAIRED: tl.constexpr = False,
+):  # fmt: skip
+    """FP32 [R, C] of a tile, zeros beyond the tensor; V neighbours are loaded at once.
+
+    PAIRED: a thread gets sixteen neighbours of a row, whatever V.
+    """
+    if PAIRED:
+        return _load_pairs(x, row0, column0, rows, columns, row_stride, column_stride, R, C)
+    else:
+        return _load_vectors(x, row0, column0, rows, columns, row_stride, column_stride, R, C, V)
+
+
+@triton.jit
+def _load_vectors(
+    x, row0, column0, rows, columns, row_stride, column_stride,
+    R: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
+):  # fmt: skip
     row = row0 + tl.arange(0, R).to(tl.int64)
     column = tl.max_contiguous(column0 + tl.arange(0, C), V)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
@@ -43,10 +49,10 @@ def load_tile(
 
 
 @triton.jit
-def load_pairs(
+def _load_pairs(
     x, row0, column0, rows, columns, row_stride, column_stride, R: tl.constexpr, C: tl.constexpr
 ):
-    """As ``load_tile``, but a thread gets sixteen neighbours of a row, as two vectors of eight.
+    """Two vectors of eight neighbours for each thread.
 
     A transform of sixteen is then its own affair: an exchange with the next thread, through shared
     memory, cost more than loads that leave gaps.

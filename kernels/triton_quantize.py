@@ -29,7 +29,7 @@ from kernels.emulate import Emulated, Treatment
 from kernels.launching import INT32_END, Launcher, layout_of
 from kernels.rounding import WORD, Draws
 from kernels.tiling import Tile, choose_amax_tile, choose_tile
-from kernels.triton_memory import load_pairs, load_tile, origin, store_tile
+from kernels.triton_memory import load_tile, origin, store_tile
 from kernels.triton_tile import (
     INFINITY_BITS,
     Steps,
@@ -73,10 +73,8 @@ def emulate_kernel(
     last_first: tl.constexpr = steps_0.scale.two_level
     row0, column0 = origin(covered_columns, R, C, last_first)
     v: tl.constexpr = V if steps_0.axis == 0 else ROW_VECTOR
-    if steps_1 is None and steps_0.rotates_pairs:
-        tile = load_pairs(x, row0, column0, rows, columns, row_stride, column_stride, R, C)
-    else:
-        tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, v)
+    paired: tl.constexpr = steps_1 is None and steps_0.rotates_pairs
+    tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, v, paired)
     draws = (seed_low_0, seed_high_0, step_0, stream_0, first_row_0, first_column_0)
     values = _treat(tile, row0, column0, amax_0, signs_0, draws, steps_0)
     store_tile(values, out_0, row0, column0, rows_0, columns_0, v)
@@ -101,10 +99,8 @@ def amax_kernel(
 ):  # fmt: skip
     """Take one tile of x into the amax of one or two treatments, whose arguments end in 0 and 1."""
     row0, column0 = origin(covered_columns, R, C)
-    if steps_1 is None and steps_0.rotates_pairs:
-        tile = load_pairs(x, row0, column0, rows, columns, row_stride, column_stride, R, C)
-    else:
-        tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, V)
+    paired: tl.constexpr = steps_1 is None and steps_0.rotates_pairs
+    tile = load_tile(x, row0, column0, rows, columns, row_stride, column_stride, R, C, V, paired)
     _accumulate_amax(tile, amax_0, signs_0, steps_0)
     if steps_1 is not None:
         _accumulate_amax(tile, amax_1, signs_1, steps_1)
@@ -124,8 +120,8 @@ def _accumulate_amax(x, amax, signs, steps: tl.constexpr):
         tl.atomic_max(amax, largest, mask=largest > seen, sem="relaxed")
 
 
-_quantiser = Launcher(emulate_kernel, ("R", "C", "V"))
-_amax = Launcher(amax_kernel, ("R", "C", "V"))
+_quantiser = Launcher(emulate_kernel)
+_amax = Launcher(amax_kernel)
 
 
 def emulate_triton(
@@ -144,14 +140,7 @@ def emulate_triton(
         tile: what a program takes, instead of the tuned choice.
     """
     steps = tuple(
-        steps_of(
-            t.format,
-            t.axis,
-            1 if t.signs is None else t.signs.numel(),
-            t.draws is not None,
-            x.dtype,
-        )
-        for t in treatments
+        steps_of(t.format, t.axis, t.hadamard, t.draws is not None, x.dtype) for t in treatments
     )
     amaxes = new_amaxes(x, steps)
     work = [
@@ -220,7 +209,8 @@ def _launch(x: Tensor, work: list[_Work], tile: Tile) -> None:
         launch_amax(rows, common, [w.amax_arguments for w in work])
     arguments = (*common, *_both([w.arguments for w in work]))
     deciding = layout_of(x), *(w.deciding for w in work)
-    _quantiser.launch(tile.grid(rows, columns), arguments, tile.options, deciding)
+    grid = tile.grid(rows, columns)
+    _quantiser.launch(grid, arguments, tile.constants, tile.options, deciding)
 
 
 def launch_amax(rows: int, common: tuple[Any, ...], treated: list[tuple[Any, ...]]) -> None:
@@ -229,7 +219,8 @@ def launch_amax(rows: int, common: tuple[Any, ...], treated: list[tuple[Any, ...
     arguments = (*common, *_both(treated))
     covered = common[-1]
     deciding = layout_of(common[0]), covered, *((layout_of(s), steps) for _, s, steps in treated)
-    _amax.launch(tile.grid(rows, covered), arguments, tile.options, deciding)
+    grid = tile.grid(rows, covered)
+    _amax.launch(grid, arguments, tile.constants, tile.options, deciding)
 
 
 def draw_arguments(draws: Draws | None) -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ from typing import Any, Literal
 from tabulate import tabulate
 
 from suites.intervals import Interval, interval_of_mean
+from suites.kernel_rows import RATIOS
 from suites.rows import Quantity, Row
 from suites.store import Run
 
@@ -38,18 +39,16 @@ Group = tuple[str, str]
 MOST_ALIKE = 12  # changes of one metric in rows of one kind that are all listed
 
 HIGHER_IS_BETTER = {
-    "bytes_per_second", "eager_share", "replayed_share", "share_of_roof", "tokens_per_second",
-    "utilisation",
+    "bytes_per_second", "tokens_per_second", "utilisation", *RATIOS[True],
 }  # fmt: skip
 LOWER_IS_BETTER = {
-    "bits_per_byte", "eager_times", "energy_joules", "joules_per_token", "peak_memory_gib",
-    "relative_l2", "replayed_times", "replayed_us", "step_seconds", "tail_train_loss", "time_us",
-    "times_roof", "validation_loss", "wall_us",
+    "bits_per_byte", "energy_joules", "joules_per_token", "peak_memory_gib", "relative_l2",
+    "replayed_us", "step_seconds", "tail_train_loss", "time_us", "validation_loss", "wall_us",
+    *RATIOS[False],
 }  # fmt: skip
 OF_THE_MACHINE = {
-    "bytes_per_second", "eager_share", "eager_times", "energy_joules", "joules_per_token",
-    "peak_memory_gib", "replayed_share", "replayed_times", "replayed_us", "share_of_roof",
-    "step_seconds", "time_us", "times_roof", "tokens_per_second", "wall_us",
+    "bytes_per_second", "energy_joules", "joules_per_token", "peak_memory_gib", "replayed_us",
+    "step_seconds", "time_us", "tokens_per_second", "wall_us", *RATIOS[True], *RATIOS[False],
 }  # fmt: skip
 
 

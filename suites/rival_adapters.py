@@ -170,7 +170,7 @@ def _fouroversix_layer(config: Config, plain: nn.Linear) -> tuple[Forward, Tenso
     linear = importlib.import_module("fouroversix.model.modules.linear")
     # As above: where it has no kernel of its own it multiplies decoded operands in FP32.
     gemms: Any = importlib.import_module("fouroversix.matmul.pytorch")
-    gemms.dequantize = _decoded_to_bf16(gemms.dequantize)
+    gemms.dequantize = _decoded_to_bf16(importlib.import_module("fouroversix.quantize").dequantize)
     layer = linear.FourOverSixLinear(copy.deepcopy(plain), options)
     # Its backward pass takes one batch of tokens.
     return lambda x: layer(x[None])[0], layer.weight

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reports.section import Figure, Json, Section
 from reports.select import of_kind, quantities
 from reports.style import COLOURS, SYMBOLS, axis, plain
 from reports.table import Table
-from reports.tables import KERNEL_PATHS, KERNEL_TIMES, KERNELS, SHARES, TIMES, View
+from reports.tables import KERNEL_PATHS, KERNEL_TIMES, KERNELS, SHARES, TIMES
 from suites.rows import Row
 
 OURS = "Gridbench"
@@ -19,31 +20,29 @@ WIDE = 20  # ratio of the largest to the smallest from which an axis is logarith
 def section(rows: Sequence[Row]) -> Section:
     """Per roof a table of what matters and a figure, with all that was recorded behind it."""
     timed = of_kind(rows, "kernel")
-    parts: list[Table | Figure] = []
+    parts: list[Table | Figure | None] = []
     for roof, found in _by_roof(timed).items():
         meaning = _meaning(found)
-        parts += [_compact(roof, meaning, found), *_figures(roof, meaning, found)]
-    if timed:
-        parts.append(KERNEL_PATHS.table(timed))
+        parts += [_compact(roof, meaning, found), _figure(roof, meaning, found)]
+    parts.append(KERNEL_PATHS.table(timed))
     return Section(
         "kernels",
         "What emulation costs",
         "Times of this program's own kernels on the machine that ran, and of other projects' for "
         "the same operation. They are no times of hardware that has the format.",
-        tuple(parts),
+        tuple(part for part in parts if part),
         "--suite kernels",
     )
 
 
 def _by_roof(timed: Sequence[Row]) -> dict[str, list[Row]]:
     """Rows by what their operation is timed beside, which a rival that did not run cannot say."""
-    known = {row.config.get("operation"): row.facts.get("roof") for row in timed[::-1]}
-    known |= {
-        row.config.get("operation"): row.facts["roof"] for row in timed if "roof" in row.facts
+    known = {
+        row.config["operation"]: str(row.facts["roof"]) for row in timed if "roof" in row.facts
     }
     groups: dict[str, list[Row]] = {}
     for row in timed:
-        groups.setdefault(str(known[row.config.get("operation")] or UNKNOWN_ROOF), []).append(row)
+        groups.setdefault(known.get(row.config["operation"], UNKNOWN_ROOF), []).append(row)
     return groups
 
 
@@ -55,44 +54,41 @@ def _meaning(found: Sequence[Row]) -> str:
 
 
 def _compact(roof: str, meaning: str, found: Sequence[Row]) -> Table:
-    title = f"Timed beside {roof}"
     means = meaning[0].upper() + meaning[1:]
-    note = f"{means}: by time on the device, by wall time of replayed graphs and of eager calls."
-    view = KERNEL_TIMES
-    return View(
-        f"kernels-{_slug(roof)}-times", view.kind, title, view.config, view.values, view.facts,
-        note, exact=True,
-    ).table(found)  # fmt: skip
+    view = replace(
+        KERNEL_TIMES,
+        id=f"kernels-{_slug(roof)}-times",
+        title=f"Timed beside {roof}",
+        note=f"{means}: by time on the device, by wall time of replayed graphs and of eager calls.",
+    )
+    return view.table(found)
 
 
-def _figures(roof: str, meaning: str, found: Sequence[Row]) -> list[Figure]:
-    """One figure, or none where nothing has a ratio."""
+def _figure(roof: str, meaning: str, found: Sequence[Row]) -> Figure | None:
+    """None where nothing has a ratio."""
     drawn = [row for row in found if _ratio(row) is not None]
-    if not drawn:
-        return []
-    ratios = [ratio for row in drawn if (ratio := _ratio(row))]
+    ratios = [ratio for ratio in map(_ratio, drawn) if ratio is not None]
+    if not ratios:
+        return None
     scale = {"type": "log"} if max(ratios) > WIDE * min(ratios) else {"rangemode": "tozero"}
-    lines = list(dict.fromkeys(_line(row) for row in drawn))
-    who = dict.fromkeys((OURS, *(str(row.config.get("rival", OURS)) for row in drawn)))
+    who = dict.fromkeys((OURS, *map(_project, drawn)))
     layout = {
-        "height": 150 + 24 * len(lines),
+        "height": 150 + 24 * len({_line(row) for row in drawn}),
         "xaxis": axis(meaning, **scale),
         "yaxis": axis("", autorange="reversed"),
     }
-    return [
-        Figure(
-            f"kernels-{_slug(roof)}",
-            f"How does each operation stand beside {roof}?",
-            f"{meaning} of every timed operation, one mark per project.",
-            [_marks(name, i, drawn) for i, name in enumerate(who)],
-            layout,
-            KERNELS.table(found),
-        )
-    ]
+    return Figure(
+        f"kernels-{_slug(roof)}",
+        f"How does each operation stand beside {roof}?",
+        f"{meaning} of every timed operation, one mark per project.",
+        [_marks(name, i, drawn) for i, name in enumerate(who)],
+        layout,
+        KERNELS.table(found),
+    )
 
 
 def _marks(name: str, index: int, drawn: Sequence[Row]) -> Json:
-    chosen = [row for row in drawn if str(row.config.get("rival", OURS)) == name]
+    chosen = [row for row in drawn if _project(row) == name]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -106,6 +102,10 @@ def _marks(name: str, index: int, drawn: Sequence[Row]) -> Json:
             "size": 10,
         },
     }
+
+
+def _project(row: Row) -> str:
+    return str(row.config.get("rival", OURS))
 
 
 def _line(row: Row) -> str:

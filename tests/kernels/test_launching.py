@@ -110,7 +110,7 @@ def test_the_remembered_version_is_the_one_that_triton_takes(monkeypatch) -> Non
 @interpreted
 @pytest.mark.usefixtures("_driver")
 def test_another_tile_is_another_version(monkeypatch) -> None:
-    launcher = Launcher(Watched(triton_quantize.emulate_kernel), ("R", "C", "V"))
+    launcher = Launcher(Watched(triton_quantize.emulate_kernel))
     monkeypatch.setattr(triton_quantize, "_quantiser", launcher)
     x, one = torch.ones(64, 64, device=DEVICE), [Treatment(load_format("e1m2"), 1)]
     for tile in (Tile(4, 64, 1), Tile(8, 64, 1), Tile(8, 64, 2)):
@@ -123,13 +123,15 @@ class Both:
 
     def __init__(self, launcher: Launcher) -> None:
         self.watched = Watched(launcher.kernel)
-        self.launcher = Launcher(self.watched, launcher.constants)
+        self.launcher = Launcher(self.watched)
         self.compared = 0
 
-    def launch(self, grid: Any, arguments: Any, options: Any, deciding: Any) -> None:
-        self.launcher.launch(grid, arguments, options, deciding)
-        remembered = self.launcher.versions[deciding, *options.values()]
-        assert self.watched.kernel[grid](*arguments, **options) is remembered
+    def launch(
+        self, grid: Any, arguments: Any, constants: Any, options: Any, deciding: Any
+    ) -> None:
+        self.launcher.launch(grid, arguments, constants, options, deciding)
+        remembered = self.launcher.versions[deciding, *constants.values(), *options.values()]
+        assert self.watched.kernel[grid](*arguments, **constants, **options) is remembered
         self.compared += 1
 
 
@@ -137,7 +139,7 @@ class Both:
 @pytest.mark.usefixtures("_driver")
 def test_ever_new_shapes_do_not_fill_the_memory(monkeypatch) -> None:
     monkeypatch.setattr(launching, "MOST_VERSIONS", 3)
-    launcher = Launcher(Watched(triton_quantize.emulate_kernel), ("R", "C", "V"))
+    launcher = Launcher(Watched(triton_quantize.emulate_kernel))
     monkeypatch.setattr(triton_quantize, "_quantiser", launcher)
     for rows in range(1, 9):
         x = torch.ones(rows, 16, device=DEVICE)
