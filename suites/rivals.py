@@ -91,7 +91,13 @@ RIVALS = {
             Offer(NEAREST_ROWS, "format", "nvint4", FOUROVERSIX_MODES, "the same format"),
             Offer(RANDOM_ROWS, "format", "nvfp4", FOUROVERSIX_MODES, "signs of its own"),
             Offer(LAYER, "recipe", "nvfp4", FOUROVERSIX_MODES, "the same recipe; GEMMs in BF16"),
-            Offer(LAYER, "recipe", "nvint4-ufp4", FOUROVERSIX_MODES, "2-D weights, RHT on wgrad"),
+            Offer(
+                LAYER,
+                "recipe",
+                "nvint4-ufp4",
+                FOUROVERSIX_MODES,
+                "2-D weights, RHT on wgrad; GEMMs in BF16",
+            ),
         ),
     ),
 }
